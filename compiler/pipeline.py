@@ -36,7 +36,6 @@ from ingot.compiler.frontends.attributes import ADAPTERS
 from ingot.compiler.frontends.natives import Native, OwnOps, python_functions
 from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
-from ingot.compiler.graph.forms.expand_pages import expand_pages
 from ingot.compiler.graph.forms.multiply_codes import IN_INTEGERS, LEFT_IN_FLOAT
 from ingot.compiler.graph.forms.pack_weights import IN_BF16, products_in_words
 from ingot.compiler.graph.forms.round_rows import (
@@ -95,7 +94,7 @@ DISPATCH_PASSES: tuple[Pass, ...] = (
     share_shapes,
 )
 
-QUEUE_PASSES: tuple[Pass, ...] = (expand_scaled, expand_pages, speculate_steps)
+QUEUE_PASSES: tuple[Pass, ...] = (expand_scaled, speculate_steps)
 """What comes before DISPATCH_PASSES for devices whose queue runs behind the host."""
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Pages"]
 
 F32 = dtype("f32")
+_MOST = 2**31 - 1  # tokens that a ring has seen
 
 
 class Pages:
@@ -30,7 +31,7 @@ class Pages:
     def __init__(self, entry: AttentionEntry) -> None:
         self.entry = entry
         attributes = AttentionPaged.of(entry.root)
-        self.window, self.cap = attributes.window, attributes.cap
+        self.window, self.cap, self.ring = attributes.window, attributes.cap, attributes.ring
         self.table, self.ends = (view_of(entry.function, each) for each in entry.root.operands[3:])
         self.count, self.heads = entry.k.shape[:2]
         self.length = known_dim(entry.k.shape[-2])
@@ -40,7 +41,9 @@ class Pages:
         """Element offset of a key's row in a view of keys or values."""
         b = self.entry.b
         item, head = self._item()
-        number = self._number(self.table, 3, item, b.div(key, self.length))
+        column = b.div(key, self.length)
+        column = b.rem(column, b.dim(self.table.shape[1])) if self.ring else column
+        number = self._number(self.table, 3, item, column)
         page = b.max(b.min(number, b.sub(b.dim(self.count), 1)), 0)
         place = b.mul(b.rem(key, self.length), b.dim(view.strides[-2]))
         for index, stride in ((page, view.strides[0]), (head, view.strides[1])):
@@ -50,10 +53,9 @@ class Pages:
     def seen(self, first: Index, count: Index) -> tuple[Index, Index]:
         """The keys that some of these queries see."""
         b = self.entry.b
-        most = b.dim(self.keys)
-        start = [b.data(most), b.data(0)]
+        start = [b.data(_MOST if self.ring else b.dim(self.keys)), b.data(0)]
         with b.for_(0, count, 1, start) as loop:
-            end = b.max(b.min(self._end(b.add(first, loop.index)), most), 0)
+            end = self.end(b.add(first, loop.index))
             low, high = loop.carried
             loop.yield_(b.data(b.min(low, end)), b.data(b.max(high, end)))
         low, high = loop.results
@@ -69,14 +71,17 @@ class Pages:
         step = b.broadcast(b.value(b.dim(self.ends.strides[1])), lanes)
         at = b.op("add", b.op("mul", queries, step), b.broadcast(b.value(first), lanes))
         ends = b.convert(b.gather(self.entry.binding(self.ends, 4), at), I64)
-        most = b.broadcast(b.value(b.dim(self.keys)), lanes)
+        most = b.broadcast(b.value(_MOST if self.ring else b.dim(self.keys)), lanes)
         return b.op("max", b.op("min", ends, most), b.constant(0, I64, lanes))
 
     def hide(self, key: Index, ends: Value, score: Value) -> Value:
-        """The scores of a key for queries with these ends, -inf for those that do not see it."""
-        b, lanes = self.entry.b, lanes_of(ends)
+        """The scores of a key, or of keys, for queries with these ends, -inf for those that do not
+        see it."""
+        b, lanes = self.entry.b, lanes_of(score)
         lowest = b.constant(-math.inf, F32, lanes)
-        key = b.broadcast(b.value(key), lanes)
+        key, ends = (
+            x if lanes_of(x) == lanes else b.broadcast(x, lanes) for x in (b.value(key), ends)
+        )
         score = b.op("select", b.op("compare", key, ends, direction="lt"), score, lowest)
         if not self.window:
             return score
@@ -88,8 +93,11 @@ class Pages:
         b, heads = self.entry.b, self.entry.b.dim(self.heads)
         return b.div(b.workgroup(1), heads), b.rem(b.workgroup(1), heads)
 
-    def _end(self, query: Index) -> Index:
-        return self._number(self.ends, 4, self._item()[0], query)
+    def end(self, query: Index) -> Index:
+        """The end of a query."""
+        b = self.entry.b
+        end = self._number(self.ends, 4, self._item()[0], query)
+        return b.max(b.min(end, _MOST if self.ring else b.dim(self.keys)), 0)
 
     def _number(self, view: View, operand: int, row: Index, column: Index) -> Index:
         b = self.entry.b

@@ -145,9 +145,10 @@ class LoopBuilder:
         typed = {"f": float, "b": bool}.get(kind, int)(value)
         return self._leaf("loop.constant", element_type(element, lanes), Constant(typed))
 
-    def dim(self, dim: Dim) -> Index:
-        """A dim over the entry's symbols: itself if known, else a constant of the dispatch."""
-        if isinstance(dim, int):
+    def dim(self, dim: Dim | Value) -> Index:
+        """A dim over the entry's symbols: itself if known, else a constant of the dispatch. An
+        index is one already."""
+        if isinstance(dim, (int, Value)):
             return dim
         if dim not in self.constants:
             self.constants.append(dim)

@@ -454,11 +454,13 @@ class AttentionPaged(Attributes):
     """Attention of a batch q[b, h, m, d] over keys in pages: k[pages, h, p, d], v[pages, h, p, e].
     Key n of batch item i is row n % p of page table[i, n / p]. Row r of it sees those in front of
     ends[i, r], and of these the last `window` where that is not 0; without keys it is 0. Scores s
-    are cap * tanh(s / cap) where `cap` is not 0. Numbers that are out of range are the nearest."""
+    are cap * tanh(s / cap) where `cap` is not 0. In a ring, columns begin anew behind the last one.
+    Numbers that are out of range are the nearest."""
 
     scale: float
     window: int = 0
     cap: float = 0.0
+    ring: bool = False
 
     def result(
         self, q: TensorType, k: TensorType, v: TensorType, table: TensorType, ends: TensorType
@@ -473,6 +475,7 @@ class AttentionPaged(Attributes):
         require(table.shape[0] == q.shape[0], f"the table {table} is not for the batch of {q}")
         require(ends.shape == (q.shape[0], q.shape[2]), f"the ends {ends} are not for {q}")
         require(self.window >= 0, f"the window is {self.window}, expected at least 0")
+        require(self.window > 0 or not self.ring, "a ring needs a window")
         return TensorType(q.dtype, (*q.shape[:-1], v.shape[-1]))
 
 

@@ -257,7 +257,7 @@ def _attention(q: Array, k: Array, v: Array, mask: Array | None = None, *, scale
 @quiet
 def _attention_paged(
     q: Array, k: Array, v: Array, table: Array, ends: Array,
-    *, scale: float, window: int, cap: float,
+    *, scale: float, window: int, cap: float, ring: bool = False,
 ) -> Array:  # fmt: skip
     count, heads, length, _ = v.shape
     table = np.clip(table, 0, count - 1)
@@ -267,8 +267,10 @@ def _attention_paged(
     if cap:
         scores = cap * np.tanh(scores / cap)
     places = np.arange(table.shape[1] * length)
-    ends = np.clip(ends, 0, len(places))[:, None, :, None]
-    seen = places < ends
+    ends = np.clip(ends, 0, 2**31 - 1 if ring else len(places))[:, None, :, None]
+    if ring:  # a row holds the newest key in front of the end that belongs there
+        places = ends - 1 - (ends - 1 - places) % len(places)
+    seen = (places >= 0) & (places < ends)
     if window:
         seen &= places >= ends - window
     scores = np.where(seen, scores, -np.inf)

@@ -18,7 +18,13 @@ from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.attention_entry import AttentionEntry
 from ingot.compiler.kernels.items import few_queries
-from ingot.compiler.kernels.items.attention_sources import Bases, finite, masked, matrix_source
+from ingot.compiler.kernels.items.attention_sources import (
+    Bases,
+    finite,
+    masked,
+    matrix_source,
+    paged_source,
+)
 from ingot.compiler.kernels.items.choose_tile import is_large
 from ingot.compiler.kernels.items.group_tile import (
     LANES,
@@ -126,14 +132,16 @@ class _Attention:
         self.results = ItemTile(self.group, schedule.results, F32)
         self.bases = Bases(entry)
         self.first = self.b.mul(self.b.workgroup(0), self.tile.rows)
+        live = self.b.sub(self.b.dim(entry.q.shape[-2]), self.first)
+        self.keys = entry.seen(self.first, self.b.min(live, self.tile.rows))
+        self.ends = self._ends()
 
     def lower(self) -> Kernel:
         b = self.b
         rows = self.tile.item_rows
         lowest, zero = b.constant(-math.inf, F32), b.constant(0.0, F32)
         start = _State([lowest] * rows, [zero] * rows, self.results.zeros())
-        keys = b.dim(self.entry.k.shape[-2])
-        with b.for_(0, keys, self.tile.columns, start.values()) as loop:
+        with b.for_(*self.keys, self.tile.columns, start.values()) as loop:
             state = self._unpack(loop.carried)
             loop.yield_(*self._key_block(loop.index, state).values())
         self._write(self._unpack(loop.results))
@@ -144,6 +152,13 @@ class _Attention:
             local_length=self.group.local_length,
         )
 
+    def _ends(self) -> list[Value | None]:
+        """In pages, where what a row of the item sees ends."""
+        b, pages = self.b, self.entry.pages
+        last = b.sub(b.dim(self.entry.q.shape[-2]), 1)
+        rows = [b.add(self.first, self.scores.row(i)) for i in range(self.tile.item_rows)]
+        return [b.value(pages.end(b.min(row, last))) if pages else None for row in rows]
+
     def _unpack(self, values: Sequence[Value]) -> _State:
         rows = self.tile.item_rows
         return _State(values[:rows], values[rows : 2 * rows], values[2 * rows :])
@@ -152,7 +167,10 @@ class _Attention:
         """Add the keys of one block."""
         b, entry = self.b, self.entry
         left = matrix_source(entry, 0, self.bases.q, self.first, -2, self.tile.rows)
-        right = matrix_source(entry, 1, self.bases.k, key, -2, self.tile.columns)
+        if entry.pages:
+            right = paged_source(entry, 1, key, -2, self.keys[1])
+        else:
+            right = matrix_source(entry, 1, self.bases.k, key, -2, self.tile.columns)
         scores = self.scores.run(self.scores.zeros(), entry.d, left, right)
         scores = self._masked(key, scores)
         maxima = self._row_maxima(state.maxima, scores)
@@ -181,7 +199,8 @@ class _Attention:
             value = b.op("mul", value, b.constant(entry.scale, F32, LANES))
             query = b.add(self.first, self.scores.row(i))
             column = b.add(key, self.scores.column(vector))
-            result.append(masked(entry, self.bases.mask, value, query, column, whole))
+            end = self.ends[i]
+            result.append(masked(entry, self.bases.mask, value, query, column, whole, end))
         return result
 
     def _row_maxima(self, old: Sequence[Value], scores: Sequence[Value]) -> list[Value]:
@@ -241,8 +260,11 @@ class _Attention:
     def _add_values(self, key: Index, sums: Sequence[Value]) -> list[Value]:
         """sums + the block's weights times its values."""
         b, tile, wide = self.b, self.tile, self.schedule.results
-        keys = self.entry.k.shape[-2]
-        source = matrix_source(self.entry, 2, self.bases.v, 0, -1, wide.columns)
+        keys = self.keys[1]
+        if self.entry.pages:
+            source = paged_source(self.entry, 2, 0, -1, keys)
+        else:
+            source = matrix_source(self.entry, 2, self.bases.v, 0, -1, wide.columns)
         block = Block(self.group, source, wide.columns, wide.depth, wide.right_pitch, self.shared)
 
         def body(buffer: Index, index: Index, old: Sequence[Value]) -> Sequence[Value]:
@@ -276,7 +298,7 @@ class _Attention:
         base = b.add(self.bases.out, b.mul(row, b.dim(view.strides[-2])))
         for vector, value in enumerate(sums):
             column = self.results.column(vector)
-            value = b.convert(b.op("div", value, total), stored)
+            value = b.convert(self.entry.share(value, total), stored)
             for lane in range(LANES):
                 at = b.add(column, lane)
 

@@ -9,12 +9,12 @@ import math
 
 from ingot.compiler.ir import Value
 from ingot.compiler.kernels.attention_entry import AttentionEntry
-from ingot.compiler.kernels.items.group_tile import Source
+from ingot.compiler.kernels.items.group_tile import Source, load_where
 from ingot.compiler.kernels.items.strided_source import Matrix, strided_source
-from ingot.compiler.kernels.loop import Index, lanes_of
+from ingot.compiler.kernels.loop import Index, dtype_of, lanes_of
 from ingot.hal.spec import dtype
 
-__all__ = ["Bases", "finite", "masked", "matrix_source"]
+__all__ = ["Bases", "finite", "masked", "matrix_source", "paged_source"]
 
 F32 = dtype("f32")
 
@@ -23,7 +23,8 @@ class Bases:
     """Where this work-group's batch item begins in each operand and in the result."""
 
     def __init__(self, entry: AttentionEntry) -> None:
-        self.q, self.k, self.v = (entry.base(view) for view in (entry.q, entry.k, entry.v))
+        self.q = entry.base(entry.q)
+        self.k, self.v = (0 if entry.pages else entry.base(view) for view in (entry.k, entry.v))
         self.out = entry.base(entry.out)
         self.mask: Index = 0 if entry.mask is None else entry.base(entry.mask)
 
@@ -44,12 +45,51 @@ def matrix_source(
     return strided_source(entry.b, matrix, first, None if exact else bound, F32)
 
 
+def paged_source(
+    entry: AttentionEntry, operand: int, first: Index, line_axis: int, end: Index
+) -> Source:
+    """The same of keys or values in pages: lines are keys (-2) or features (-1); keys from `end` on
+    repeat the one in front of it."""
+    b, view = entry.b, (entry.q, entry.k, entry.v)[operand]
+    memory, stride = entry.binding(view, operand), b.dim(view.strides[-1])
+    last = b.sub(end, 1)
+
+    def row(key: Index) -> Index:
+        return entry.rows(view, b.min(key, last))
+
+    def feature(line: Index) -> Index:
+        return b.mul(b.min(line, b.sub(b.dim(view.shape[-1]), 1)), stride)
+
+    def prepare(line: Index, offset: int) -> Index:
+        number = b.add(b.add(first, line), offset)
+        return row(number) if line_axis == -2 else feature(number)
+
+    def fetch(prepared: Index, depth: Index, offset: int, live: Value | None) -> Value:
+        depth = b.add(depth, offset)
+        across = b.mul(depth, stride) if line_axis == -2 else row(depth)
+        return load_where(b, live, memory, b.add(prepared, across), dtype_of(memory))
+
+    order = "depth" if line_axis == -2 else "lines"
+    return Source(order, prepare, fetch, lambda raw: [b.convert(raw, F32)])
+
+
 def masked(
-    entry: AttentionEntry, base: Index, score: Value, query: Index, key: Index, whole: bool
+    entry: AttentionEntry,
+    base: Index,
+    score: Value,
+    query: Index,
+    key: Index,
+    whole: bool,
+    end: Value | None = None,
 ) -> Value:
     """The scores of a query at key, key + 1, ..., with the mask, and -inf for keys that there
-    are not; `whole`: there are all of them."""
+    are not; `whole`: there are all of them. In pages the query sees those in front of `end`."""
     b, keys, lanes = entry.b, entry.k.shape[-2], lanes_of(score)
+    if entry.pages:
+        assert end is not None
+        if lanes > 1:
+            key = b.op("add", b.lanes(lanes), b.broadcast(b.value(key), lanes))
+        return entry.pages.hide(key, end, entry.capped(score))
     if entry.mask is not None:
         score = b.op("add", score, _mask(entry, base, query, key, lanes, whole))
     if whole:

@@ -13,7 +13,13 @@ from collections.abc import Sequence
 from ingot.compiler.ir import Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.attention_entry import AttentionEntry
-from ingot.compiler.kernels.items.attention_sources import Bases, finite, masked, matrix_source
+from ingot.compiler.kernels.items.attention_sources import (
+    Bases,
+    finite,
+    masked,
+    matrix_source,
+    paged_source,
+)
 from ingot.compiler.kernels.items.choose_tile import is_large
 from ingot.compiler.kernels.items.group_tile import LANES, Block, load_where, stream
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
@@ -70,6 +76,7 @@ class _FewQueries:
         self.weights = self.group.allocate(items, F32)
         self.query = self.b.workgroup(0)
         self.bases = Bases(entry)
+        self.first, self.end = entry.seen(self.query, 1)
         self.feature = self.b.rem(self.item, features)
         self.slice = self.b.div(self.item, features)
 
@@ -77,9 +84,8 @@ class _FewQueries:
         b, entry = self.b, self.entry
         self._load_query()
         lowest, zero = b.constant(-math.inf, F32), b.constant(0.0, F32)
-        keys = b.dim(entry.k.shape[-2])
         start = [lowest, zero, *[zero] * self.runs]
-        with b.for_(0, keys, self.items, start) as loop:
+        with b.for_(self.first, self.end, self.items, start) as loop:
             loop.yield_(*self._key_block(loop.index, loop.carried))
         self._write(loop.results[1], loop.results[2:])
         return entry.kernel(
@@ -103,7 +109,8 @@ class _FewQueries:
         """Add `items` keys, one an item; `carried`: maximum, the item's total, its sums."""
         b, entry = self.b, self.entry
         mine = b.add(key, self.item)
-        score = masked(entry, self.bases.mask, self._score(key), self.query, mine, False)
+        score, end = self._score(key), b.value(self.end)
+        score = masked(entry, self.bases.mask, score, self.query, mine, False, end)
         (best,) = self.group.reduce([score], combine_kind(b, "max"))
         best = b.op("max", carried[0], best)
         shift = finite(entry, best)
@@ -119,7 +126,10 @@ class _FewQueries:
     def _score(self, key: Index) -> Value:
         """q k of the item's key."""
         b, entry = self.b, self.entry
-        source = matrix_source(entry, 1, self.bases.k, key, -2, self.items)
+        if entry.pages:
+            source = paged_source(entry, 1, key, -2, self.end)
+        else:
+            source = matrix_source(entry, 1, self.bases.k, key, -2, self.items)
         block = Block(self.group, source, self.items, DEPTH, self.pitch, self.keys)
 
         def body(buffer: Index, index: Index, old: Sequence[Value]) -> Sequence[Value]:
@@ -144,19 +154,26 @@ class _FewQueries:
         for run in range(self.runs):
             column = b.min(b.add(self.feature, run * features), self.e - 1)
             columns.append(b.add(self.bases.v, b.mul(column, b.dim(view.strides[-1]))))
-        count = b.min(b.sub(b.dim(self.entry.k.shape[-2]), key), self.items)
+        count = b.min(b.sub(self.end, key), self.items)
         with b.for_(0, count, slices * UNROLLED, sums) as loop:
             totals = list(loop.carried)
             for step in range(UNROLLED):
                 at = b.add(b.add(loop.index, step * slices), self.slice)
                 live = b.compare("lt", at, count)
                 weight = load_where(b, live, self.weights, at, F32)
-                line = b.mul(b.add(key, at), b.dim(view.strides[-2]))
+                line = self._line(b.add(key, at))
                 for run, column in enumerate(columns):
                     value = load_where(b, live, memory, b.add(column, line), type.dtype)
                     totals[run] = b.fma(weight, b.convert(value, F32), totals[run])
             loop.yield_(*totals)
         return loop.results
+
+    def _line(self, key: Index) -> Index:
+        """Where the values of a key begin, behind those of the batch item."""
+        b, view = self.b, self.entry.v
+        if self.entry.pages:
+            return self.entry.rows(view, b.min(key, b.sub(self.end, 1)))
+        return b.mul(key, b.dim(view.strides[-2]))
 
     def _write(self, total: Value, sums: Sequence[Value]) -> None:
         """Add the slices, divide, and store."""
@@ -177,7 +194,7 @@ class _FewQueries:
                 for part in range(1, self.schedule.slices):
                     more = b.load(self.keys, b.add(self.item, part * features))
                     result = b.op("add", result, more)
-                result = b.convert(b.op("div", result, whole), stored)
+                result = b.convert(self.entry.share(result, whole), stored)
                 b.store(memory, b.add(base, b.mul(column, b.dim(view.strides[-1]))), result)
 
             b.if_(live, store)

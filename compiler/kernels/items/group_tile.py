@@ -162,7 +162,7 @@ class Block:
         line = self.b.add(number.times(quotient[0], PANEL), across)
         return (line, quotient[1] * PANEL), (down, remainder[1] // PANEL)
 
-    def fetch(self, start: Index, count: Dim | None) -> list[Any]:
+    def fetch(self, start: Index, count: Dim | Value | None) -> list[Any]:
         """What the source gives of the item's part of the block from depth `start` on; zero from
         `count` on."""
         b, values = self.b, []
@@ -239,7 +239,7 @@ class _Number:
 def stream(
     blocks: Sequence[Block],
     places: tuple[Index, Index, Index],
-    limit: Dim | None,
+    limit: Dim | Value | None,
     carried: Sequence[Value],
     body: Callable[[Index, Index, Sequence[Value]], Sequence[Value]],
 ) -> list[Value]:

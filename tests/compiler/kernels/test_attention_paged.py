@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.compiler.graph.forms.expand_pages import expand_pages
-from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.graph.references.contraction import REFERENCES
-from ingot.compiler.ir import Function, Module, TensorType
+from ingot.compiler.ir import Function, TensorType
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.kernels.attention_entry import AttentionEntry
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
-from tests.support.every_target import CPU
+from tests.support.every_target import Target, on_every_target
 from tests.support.products import draw, f32
 
 Array = np.ndarray[Any, Any]
@@ -44,14 +41,25 @@ def operands(b: int, m: int, element: str = "float32") -> list[Array]:
 BOTH = {"window": 21, "cap": 1.5}
 
 
+@on_every_target
 @pytest.mark.parametrize("attributes", [{}, {"window": 3}, BOTH], ids=["all", "window", "cap"])
-def test_few_queries_read_keys_where_they_lie(attributes: dict[str, Any]) -> None:
-    CPU.check(paged(3, **attributes), operands(3, 3), one=bool(attributes), b=3)
+def test_few_queries_read_keys_where_they_lie(target: Target, attributes: dict[str, Any]) -> None:
+    target.check(paged(3, **attributes), operands(3, 3), one=bool(attributes), b=3)
 
 
 @pytest.mark.slow
-def test_many_queries_read_keys_where_they_lie() -> None:
-    CPU.check(paged(70, **BOTH), operands(2, 70), one=True, b=2)
+@on_every_target
+def test_many_queries_read_keys_where_they_lie(target: Target) -> None:
+    target.check(paged(70, **BOTH), operands(2, 70), one=True, b=2)
+
+
+@on_every_target
+@pytest.mark.parametrize("m", [2, pytest.param(9, marks=pytest.mark.slow)])
+def test_tokens_behind_the_end_of_a_ring_stand_at_its_start(target: Target, m: int) -> None:
+    q, k, v, table, _ = operands(3, m)
+    ends = np.array([[70], [85], [3000]]) + np.arange(m)
+    given = [q, k, v, table, ends.astype(np.int32)]
+    target.check(paged(m, window=60, ring=True), given, one=True, b=3)
 
 
 @pytest.mark.parametrize(("page", "block"), [(16, 16), (100, 100), (512, 256), (300, 4)])
@@ -63,30 +71,14 @@ def test_no_block_of_keys_is_in_two_pages(page: int, block: int) -> None:
     assert AttentionEntry(function).block(256) == block
 
 
-def test_pages_of_f16() -> None:
-    CPU.check(paged(1, "f16", cap=2.0), operands(3, 1, "float16"), one=True, b=3)
+@on_every_target
+def test_pages_of_f16(target: Target) -> None:
+    target.check(paged(1, "f16", cap=2.0), operands(3, 1, "float16"), one=True, b=3)
 
 
+@on_every_target
 @pytest.mark.parametrize("m", [2, pytest.param(9, marks=pytest.mark.slow)])
-def test_numbers_out_of_range_are_the_nearest(m: int) -> None:
+def test_numbers_out_of_range_are_the_nearest(target: Target, m: int) -> None:
     q, k, v, table, ends = operands(2, m)
     table[0, :2], ends[0], ends[1] = (-7, 2**30), 2**31 - 1, -5
-    CPU.check(paged(m, window=5), [q, k, v, table, ends], one=True, b=2)
-
-
-@pytest.mark.parametrize("attributes", [{}, BOTH], ids=["all", "both"])
-def test_a_gather_and_products_are_the_same(attributes: dict[str, Any]) -> None:
-    values = operands(3, 6)
-    types = [
-        TensorType(dtype(name), each.shape)
-        for name, each in zip(("f32",) * 3 + ("i32",) * 2, values, strict=True)
-    ]
-    function = entry(types, lambda b, *x: b.op("attention_paged", *x, scale=0.2, **attributes))
-    module = Module()
-    module.add(function)
-    module = expand_pages(module)
-    (y,) = interpret(module, function.name, values)
-    full = {"scale": 0.2, "window": 0, "cap": 0.0} | attributes
-    np.testing.assert_allclose(
-        y, REFERENCES["attention_paged"](*values, **full), rtol=1e-5, atol=1e-6
-    )
+    target.check(paged(m, window=5), [q, k, v, table, ends], one=True, b=2)

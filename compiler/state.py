@@ -111,7 +111,8 @@ def named(
 ) -> State:
     """State by name: each result of `pairs` is the next call's argument that it names.
 
-    `capacity` is the room along the axis in which caches grow. `dims` gives symbolic dims a
+    `capacity` is the room along the axis in which caches grow; without one they get more when
+    they need it. `dims` gives symbolic dims a
     number, since all dims of state but that one are static. `initial` are arrays by argument
     name; other state starts as zeros, and caches start empty.
     """

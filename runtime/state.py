@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from math import prod
 from typing import Any, BinaryIO, cast
 
 from ingot.hal.array import Array, empty_array
 from ingot.hal.device import open_device
-from ingot.hal.errors import Error, InvalidArgument
+from ingot.hal.errors import Cancelled, Error, InvalidArgument
 from ingot.hal.native import check, ffi, keep_error, lib
 from ingot.hal.whole_file import open_regular, write_whole
 from ingot.runtime.frame import bytes_of
@@ -32,13 +35,53 @@ def read_state(session: Any, program: Program) -> dict[str, Array]:
     """Copies of all variables of a C session, on the CPU. FailedPrecondition: one is half
     changed."""
     state = {}
-    for (module, ordinal), variable in zip(program.places, program.variables, strict=True):
+    grows = any(map(_grows, program.variables))
+    rows = _rows(session, program.variables) if grows else []
+    for place, variable in enumerate(program.variables):
+        module, ordinal = program.places[place]
         shape = cast("tuple[int, ...]", variable.shape)
+        if _grows(variable):
+            shape = (rows[place], *shape[1:])
         array = empty_array(variable.dtype, shape, open_device())
         length = lib.ingot_buffer_view_layout(array._view).length
         check(lib.ingot_session_read_variable(session, module, ordinal, array._map(), length))
         state[variable.name] = array
     return state
+
+
+def _grows(variable: Value) -> bool:
+    return any(not isinstance(dim, int) for dim in variable.shape)
+
+
+def _rows(session: Any, variables: tuple[Value, ...]) -> list[int]:
+    """How many rows there are of each variable that grows, else 0, as the head of a saved state
+    tells."""
+    head = _Head(1 + sum(2 + bool(each.shape) for each in variables))
+    with suppress(Cancelled):
+        stream_state(session, cast("BinaryIO", head))
+    data, place, rows = b"".join(head.pieces), 16, []
+    for each in variables:
+        _, rank, length = struct.unpack_from("<iII", data, place)
+        count = struct.unpack_from("<q", data, place + 12)[0] if _grows(each) else 0
+        row = cast("tuple[int, ...]", each.shape[1:])
+        rows.append(count // (each.dtype.bytes * prod(row) or 1))
+        place += 12 + 8 * rank + length
+    return rows
+
+
+class _Head:
+    """A file that takes the first `count` pieces only: the header of a state and, of each variable,
+    signature, dims and name."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.pieces: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        if len(self.pieces) == self.count:
+            return 0
+        self.pieces.append(bytes(data))
+        return len(data)
 
 
 def save_state(session: Any, path: str | os.PathLike[str]) -> None:
@@ -78,8 +121,8 @@ def is_archive(path: str | os.PathLike[str]) -> bool:
 
 @ffi.def_extern(onerror=keep_error, error=False)  # type: ignore[untyped-decorator]
 def ingot_python_write(user: Any, data: Any, length: int) -> bool:
-    ffi.from_handle(user).write(ffi.buffer(data, length))
-    return True
+    count: int = ffi.from_handle(user).write(ffi.buffer(data, length))
+    return count != 0
 
 
 @ffi.def_extern(onerror=keep_error, error=False)  # type: ignore[untyped-decorator]
@@ -116,7 +159,8 @@ def _spans(variables: tuple[Value, ...], state: Mapping[str, Any]) -> Iterator[t
         value, what = state[variable.name], f"variable '{variable.name}'"
         is_array = type(value) is Array and value.dtype is variable.dtype and value.is_host
         bits = value if is_array else bits_of_input(value, variable.dtype, what)
-        if bits.shape != variable.shape:
+        wanted = (*bits.shape[:1], *variable.shape[1:]) if _grows(variable) else variable.shape
+        if bits.shape != wanted:
             raise InvalidArgument(f"{what}: shape is {bits.shape}, but must be {variable.shape}")
         if is_array:
             yield value._map(), lib.ingot_buffer_view_layout(value._view).length

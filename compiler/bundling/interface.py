@@ -230,7 +230,10 @@ def interface_of(contents: ModuleContents, name: str) -> Interface:
             taken.add(functions[-1].name)
     targets = contents.metadata.get("targets", {})
     peaks = targets.get(LINKED_TARGET, {}).get("peaks", {}) if isinstance(targets, dict) else {}
-    state = sum(known_dim(product(each.shape)) * each.dtype.bytes for each in contents.variables)
+    shapes = [(each.shape, each.dtype) for each in contents.variables]
+    if any(not isinstance(dim, int) for shape, _ in shapes for dim in shape):
+        raise CompileError("state that grows cannot be in a bundle: give it a capacity=")
+    state = sum(known_dim(product(shape)) * dtype.bytes for shape, dtype in shapes)
     texts = {function: str(peak) for function, peak in peaks.items()}
     return Interface(name, tuple(functions), bool(contents.variables), state, texts)
 

@@ -37,7 +37,7 @@ from ingot.compiler.ir import (
     Value,
     tensor_type,
 )
-from ingot.compiler.ir.dims import Dim, Expr, evaluate, known_dim, linear_in, symbol, symbols_of
+from ingot.compiler.ir.dims import Dim, Expr, evaluate, linear_in, symbol, symbols_of
 from ingot.hal.errors import Error, InvalidArgument, NotFound
 from ingot.hal.spec import DType
 
@@ -270,7 +270,7 @@ class _Run:
         if op.name == "global":
             return (self.init_results()[Global.of(op).index],)
         if op.name in ("variable.load", "variable.store"):
-            return self.variable(op, operands)
+            return self.variable(op, operands, symbols)
         if op.name == "list.get":  # its shape may use symbols that only its result tells
             unknown = replace(ListGet.of(op), shape=())
             op = Op(op.name, op.operands, (), unknown, (), op.location)
@@ -291,17 +291,23 @@ class _Run:
 
         return call
 
-    def variable(self, op: Op, operands: list[Array]) -> tuple[Array, ...]:
-        named = VariableStore.of(op) if operands else VariableLoad.of(op)
-        name = named.name
+    def variable(
+        self, op: Op, operands: list[Array], symbols: Mapping[str, int]
+    ) -> tuple[Array, ...]:
+        name = (VariableStore.of(op) if operands else VariableLoad.of(op)).name
+        variable = self.module.variables[name]
+        old = self.state.get(name)
         if operands:
-            self.state[name] = operands[0]
+            behind = [] if old is None or not variable.grows else [old[len(operands[0]) :]]
+            self.state[name] = np.concatenate([*operands, *behind]) if behind else operands[0]
             return ()
-        if name not in self.state:
-            variable = self.module.variables[name]
-            shape = tuple(known_dim(dim) for dim in variable.type.shape)
-            self.state[name] = np.broadcast_to(array_of(variable.initial), shape)
-        return (self.state[name],)
+        shape = tuple(evaluate(dim, symbols) for dim in VariableLoad.of(op).shape)
+        if old is None:
+            old = np.broadcast_to(array_of(variable.initial), shape)
+        elif variable.grows and len(old) < shape[0]:
+            old = np.concatenate([old, np.zeros((shape[0] - len(old), *shape[1:]), old.dtype)])
+        self.state[name] = old
+        return (old[: shape[0]] if variable.grows else old,)
 
     def parameter(self, op: Op) -> Array:
         key = Parameter.of(op).key

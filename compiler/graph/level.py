@@ -12,7 +12,7 @@ from ingot.compiler.graph.ops import (
     defined_symbols,
     infer_types,
 )
-from ingot.compiler.ir import Level, Module, Op, walk
+from ingot.compiler.ir import Level, Module, Op, tensor_type, walk
 
 __all__ = ["GRAPH", "check_module", "check_op"]
 
@@ -34,8 +34,10 @@ def check_variables(module: Module) -> Iterator[str]:
     """What is wrong with the variables of the module and the ops that use them."""
     for name, variable in module.variables.items():
         type, initial = variable.type, variable.initial
-        if any(not isinstance(dim, int) for dim in type.shape):
-            yield f"variable '@{name}' is {type}: a variable has a static shape"
+        if any(not isinstance(dim, int) for dim in type.shape[1:]):
+            yield f"variable '@{name}' is {type}: all dims but the first are static"
+        if variable.grows and any(initial.array.tobytes()):
+            yield f"variable '@{name}' is {type}: what grows starts as zeros"
         if initial.dtype is not type.dtype or initial.array.shape not in ((), type.shape):
             shape = ",".join(map(str, initial.array.shape))
             yield f"variable '@{name}' is {type}, but starts as {initial.dtype.name}[{shape}]"
@@ -47,7 +49,7 @@ def check_variables(module: Module) -> Iterator[str]:
         if name not in module.variables:
             known = ", ".join(module.variables) or "none"
             yield f"op '{op.name}' names the variable '@{name}'; the variables are: {known}"
-        elif value is not None and value.type != module.variables[name].type:
+        elif value is not None and not module.variables[name].takes(tensor_type(value)):
             wanted = module.variables[name].type
             yield f"op '{op.name}' of '@{name}' has the type {value.type}, expected {wanted}"
 

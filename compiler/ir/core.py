@@ -242,11 +242,23 @@ class Function:
 class Variable:
     """State of a session that functions load and store: its type, and what it is at first.
 
-    `initial` has the shape of the type, or rank 0: then every element is that number.
+    `initial` has the shape of the type, or rank 0: then every element is that number. A first dim
+    that is no number is open: there are as many rows as functions have loaded at most.
     """
 
     type: TensorType
     initial: Literal
+
+    @property
+    def grows(self) -> bool:
+        """Whether the first dim is open."""
+        return self.type.rank > 0 and not isinstance(self.type.shape[0], int)
+
+    def takes(self, type: TensorType) -> bool:
+        """Whether a value of this type may be loaded and stored."""
+        if not self.grows or type.rank == 0:
+            return type == self.type
+        return TensorType(type.dtype, (self.type.shape[0], *type.shape[1:])) == self.type
 
 
 @dataclass(eq=False)

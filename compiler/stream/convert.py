@@ -127,7 +127,8 @@ class _Converter:
                 loads = op.name == "variable.load"
                 variable = VariableLoad.of(op).name if loads else VariableStore.of(op).name
                 ordinal = list(self.module.variables).index(variable)
-                name, attributes = op.name, VariableOrdinal(variable, ordinal)
+                grows = loads and self.module.variables[variable].grows
+                name, attributes = op.name, VariableOrdinal(variable, ordinal, grows)
             case "if" | "case" | "while":
                 found = op.attributes
                 checks = found.checks if isinstance(found, CheckedControl) else ()

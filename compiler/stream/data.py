@@ -9,7 +9,7 @@ import numpy as np
 
 from ingot.compiler.ir import Literal, Variable
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import known_dims
+from ingot.compiler.ir.dims import Dim, known_dims
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
@@ -64,7 +64,7 @@ class StoredVariable:
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     offset: int
     length: int
 
@@ -95,13 +95,12 @@ class ConstantPool:
     def add_variable(self, name: str, variable: Variable) -> StoredVariable:
         """The variable with its initial value among the constants, unless that is all zeros."""
         type = variable.type
-        shape = known_dims(type.shape)
         initial = variable.initial.array
         offset = length = 0
         if any(initial.tobytes()):
-            whole = Literal(np.broadcast_to(initial, shape), type.dtype)
+            whole = Literal(np.broadcast_to(initial, known_dims(type.shape)), type.dtype)
             offset, length = self.add(whole)
-        return StoredVariable(name, type.dtype, shape, offset, length)
+        return StoredVariable(name, type.dtype, type.shape, offset, length)
 
     def finish(self) -> Constants:
         """All constants so far."""

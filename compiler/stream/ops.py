@@ -161,10 +161,11 @@ class PlannedRows(Placed, Rows):
 
 @dataclass(frozen=True)
 class VariableOrdinal(Attributes):
-    """Of `variable.load` and `variable.store`."""
+    """Of `variable.load` and `variable.store`; `grows`: there must be room for what is loaded."""
 
     name: str
     variable: int
+    grows: bool = field(default=False, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)

@@ -61,14 +61,15 @@ class ValueContents:
 
 @dataclass(frozen=True)
 class VariableContents:
-    """State of a session: a static shape, and where in the constants the initial value lies.
+    """State of a session: its shape, of which the first dim may be open, and where in the constants
+    the initial value lies.
 
     `length` is the tensor's in bytes; one element's, which is repeated; or 0 for zeros.
     """
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     offset: int = 0
     length: int = 0
     doc: str = ""

@@ -136,7 +136,12 @@ class _Converter:
                 self.checks.make()
             case "variable.load":
                 ordinal = VariableOrdinal.of(op).variable
-                self.places[op.result] = self._variable("variable.read", ordinal)
+                if VariableOrdinal.of(op).grows:
+                    room = self.length(op.result)
+                    made = self.code.op("variable.grow", room, immediates=(ordinal,))
+                    self.places[op.result] = Bytes(*made)
+                else:
+                    self.places[op.result] = self._variable("variable.read", ordinal)
             case "if" | "case" | "while":
                 write_control(op, self)
             case "yield":

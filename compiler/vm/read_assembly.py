@@ -156,7 +156,7 @@ class _Reader:
 
     def _variable(self, statement: _Statement) -> VariableContents:
         line = statement.head
-        name, dtype, shape = line.name(), *_static_tensor(line)
+        name, dtype, shape = line.name(), *_static_tensor(line, 1)
         line.expect("initial")
         offset = line.number(0, U64)
         line.expect(",")
@@ -368,13 +368,12 @@ def _value(line: Line) -> ValueContents:
     return ValueContents(name, dtype, shape or (), "", kind or "tensor", any_rank)
 
 
-def _static_tensor(line: Line) -> tuple[DType, tuple[int, ...]]:
+def _static_tensor(line: Line, open_dims: int = 0) -> tuple[DType, tuple[Any, ...]]:
     line.expect(":")
     dtype, shape = _tensor(line, False)
-    sizes = tuple(each for each in shape or () if isinstance(each, int))
-    if shape is None or len(sizes) != len(shape):
-        line.fail("the dims of parameters and variables are numbers")
-    return dtype, sizes
+    if shape is None or not all(isinstance(each, int) for each in shape[open_dims:]):
+        line.fail("the dims of parameters are numbers, and those of variables but the first")
+    return dtype, shape
 
 
 def _tensor(line: Line, is_element: bool) -> tuple[DType, tuple[Dim | None, ...] | None]:

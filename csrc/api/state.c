@@ -46,8 +46,8 @@ static ingot_status_t find_variable(const ingot_session_t *session, const ingot_
   const ingot_allocator_t *allocator = ingot_session_allocator(session);
   ingot_value_info_t info;
   INGOT_TRY(ingot_module_variable(module, variable, &info));
-  int64_t expected = ingot_module_variable_length(module, variable);
-  if (length != (uint64_t)expected) {
+  int64_t expected = ingot_module_variable_length(module, variable, -1);
+  if (expected >= 0 && length != (uint64_t)expected) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
                                "variable '%s' has %" PRId64 " bytes, not %zu", info.name, expected,
                                length);
@@ -68,7 +68,8 @@ ingot_status_t ingot_session_read_variable(ingot_session_t *session, const ingot
   const ingot_vm_image_t *image = NULL;
   INGOT_TRY(find_variable(session, module, variable, length, &image));
   INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY));
-  ingot_status_t status = ingot_vm_state_get(&session->context.state, image, variable, data);
+  ingot_status_t status =
+      ingot_vm_state_get(&session->context.state, image, variable, data, (int64_t)length);
   ingot_session_leave(session);
   return status;
 }
@@ -78,7 +79,8 @@ ingot_status_t ingot_session_write_variable(ingot_session_t *session, const ingo
   const ingot_vm_image_t *image = NULL;
   INGOT_TRY(find_variable(session, module, variable, length, &image));
   INGOT_TRY(ingot_session_enter(session, INGOT_STOP_BUSY));
-  ingot_status_t status = ingot_vm_state_set(&session->context.state, image, variable, data);
+  ingot_status_t status =
+      ingot_vm_state_set(&session->context.state, image, variable, data, (int64_t)length);
   ingot_session_leave(session);
   return status;
 }
@@ -116,7 +118,8 @@ ingot_status_t ingot_session_fork(ingot_session_t *session, ingot_session_t **ou
 
 /* -- all of it as bytes -------------------------------------------------------------------------
  *
- * Little-endian, without gaps: a header; per variable a signature, its dims in i64 and its name;
+ * Little-endian, without gaps: a header; per variable a signature, its dims in i64, where an open one
+ * is the length in bytes, and its name;
  * per variable its bytes as runs of blocks, of which those at the start of a run are zeros and
  * left out, so that a cache costs what is used of it; a crc of all that. */
 
@@ -171,28 +174,29 @@ static ingot_status_t state_get(state_stream_t *stream, void *data, size_t lengt
 }
 
 typedef ingot_status_t (*stream_function_t)(state_stream_t *stream, const ingot_module_t *module,
-                                            uint32_t ordinal, ingot_buffer_t *buffer);
+                                            uint32_t ordinal, ingot_vm_variable_t *variable);
 
-/* Over all variables of the program, whose buffers are those of `state`. */
+/* Over all variables of the program, as `state` has them. */
 static ingot_status_t stream_variables(state_stream_t *stream, const ingot_vm_state_t *state,
                                        stream_function_t function) {
   const ingot_program_t *program = stream->session->program;
   for (uint32_t i = 0; i < program->image_count; ++i) {
     const ingot_vm_image_t *image = &program->images[i];
     for (uint32_t v = 0; v < image->module->variable_count; ++v) {
-      INGOT_TRY(
-          function(stream, image->module, v, state->variables[image->first_variable + v].buffer));
+      INGOT_TRY(function(stream, image->module, v, &state->variables[image->first_variable + v]));
     }
   }
   return NULL;
 }
 
 static state_signature_t variable_signature(const ingot_module_t *module, uint32_t ordinal,
+                                            const ingot_vm_variable_t *variable,
                                             int64_t *out_dims) {
   const ingot_layout_variable_t *layout = &module->variables[ordinal];
   const char *name = ingot_module_string(module, layout->name);
   for (uint32_t d = 0; d < layout->rank; ++d) {
     out_dims[d] = module->dims[layout->first_dim + d].size;
+    if (out_dims[d] < 0) out_dims[d] = variable->buffer->length;
   }
   return (state_signature_t){layout->dtype, layout->rank, (uint32_t)strlen(name)};
 }
@@ -211,10 +215,9 @@ static size_t length_of(int64_t length, uint32_t first, uint32_t count) {
 /* -- out */
 
 static ingot_status_t put_signature(state_stream_t *stream, const ingot_module_t *module,
-                                    uint32_t ordinal, ingot_buffer_t *buffer) {
+                                    uint32_t ordinal, ingot_vm_variable_t *variable) {
   int64_t dims[INGOT_MAX_RANK];
-  const state_signature_t signature = variable_signature(module, ordinal, dims);
-  (void)buffer;
+  const state_signature_t signature = variable_signature(module, ordinal, variable, dims);
   INGOT_TRY(state_put(stream, &signature, sizeof(signature)));
   INGOT_TRY(state_put(stream, dims, signature.rank * sizeof(dims[0])));
   return state_put(stream, ingot_module_string(module, module->variables[ordinal].name),
@@ -247,8 +250,9 @@ static ingot_status_t put_bytes(state_stream_t *stream, const uint8_t *data, int
 }
 
 static ingot_status_t put_variable(state_stream_t *stream, const ingot_module_t *module,
-                                   uint32_t ordinal, ingot_buffer_t *buffer) {
+                                   uint32_t ordinal, ingot_vm_variable_t *variable) {
   void *data = NULL;
+  ingot_buffer_t *buffer = variable->buffer;
   (void)module;
   (void)ordinal;
   INGOT_TRY(ingot_hal_buffer_map(buffer, 0, buffer->length, INGOT_HAL_ACCESS_READ, &data));
@@ -298,8 +302,9 @@ static void describe_variable(char *out_text, size_t capacity, const char *name,
   (void)ingot_text_add(out_text, capacity, "]");
 }
 
+/* Gives a variable that grows as many bytes as there are to be read. */
 static ingot_status_t check_signature(state_stream_t *stream, const ingot_module_t *module,
-                                      uint32_t ordinal, ingot_buffer_t *buffer) {
+                                      uint32_t ordinal, ingot_vm_variable_t *variable) {
   state_signature_t found;
   int64_t dims[INGOT_MAX_RANK];
   int64_t own_dims[INGOT_MAX_RANK];
@@ -307,22 +312,24 @@ static ingot_status_t check_signature(state_stream_t *stream, const ingot_module
   char text[2 * NAME_CAPACITY];
   char own_text[2 * NAME_CAPACITY];
   const char *own_name = ingot_module_string(module, module->variables[ordinal].name);
-  const state_signature_t own = variable_signature(module, ordinal, own_dims);
-  (void)buffer;
   INGOT_TRY(state_get(stream, &found, sizeof(found)));
   if (found.rank > INGOT_MAX_RANK) return state_damaged(stream, "a variable has too many dims");
   INGOT_TRY(state_get(stream, dims, found.rank * sizeof(dims[0])));
+  if (found.rank > 0 && dims[0] >= 0 && ingot_module_variable_length(module, ordinal, -1) < 0) {
+    INGOT_TRY(ingot_vm_variable_renew(&stream->session->context.state, variable, dims[0]));
+  }
+  const state_signature_t own = variable_signature(module, ordinal, variable, own_dims);
   bool is_same = found.dtype == own.dtype && found.rank == own.rank &&
                  found.name_length == own.name_length &&
                  memcmp(dims, own_dims, found.rank * sizeof(dims[0])) == 0;
   for (size_t done = 0; done < found.name_length;) { /* names may be long: piece by piece */
     char piece[NAME_CAPACITY];
     size_t rest = found.name_length - done;
-    size_t length = rest < sizeof(piece) ? rest : sizeof(piece);
-    INGOT_TRY(state_get(stream, piece, length));
-    is_same = is_same && memcmp(piece, own_name + done, length) == 0;
-    if (done == 0) memcpy(name, piece, length);
-    done += length;
+    size_t count = rest < sizeof(piece) ? rest : sizeof(piece);
+    INGOT_TRY(state_get(stream, piece, count));
+    is_same = is_same && memcmp(piece, own_name + done, count) == 0;
+    if (done == 0) memcpy(name, piece, count);
+    done += count;
   }
   if (is_same) return NULL;
   describe_variable(text, sizeof(text), name, &found, dims);
@@ -353,8 +360,9 @@ static ingot_status_t get_bytes(state_stream_t *stream, uint8_t *data, int64_t l
 }
 
 static ingot_status_t get_variable(state_stream_t *stream, const ingot_module_t *module,
-                                   uint32_t ordinal, ingot_buffer_t *buffer) {
+                                   uint32_t ordinal, ingot_vm_variable_t *variable) {
   void *data = NULL;
+  ingot_buffer_t *buffer = variable->buffer;
   (void)module;
   (void)ordinal;
   INGOT_TRY(ingot_hal_buffer_map(buffer, 0, buffer->length, INGOT_HAL_ACCESS_WRITE, &data));
@@ -389,9 +397,9 @@ static ingot_status_t get_state(state_stream_t *stream, const ingot_session_t *s
                                 ingot_vm_state_t *loaded) {
   const ingot_program_t *program = session->program;
   INGOT_TRY(check_state_header(stream, session));
-  INGOT_TRY(stream_variables(stream, &session->context.state, check_signature));
   INGOT_TRY(
       ingot_vm_state_allocate(loaded, program->device, program->images, program->image_count));
+  INGOT_TRY(stream_variables(stream, loaded, check_signature));
   INGOT_TRY(stream_variables(stream, loaded, get_variable));
   const uint32_t expected = stream->crc;
   uint32_t crc = 0;

@@ -114,13 +114,16 @@ const ingot_layout_location_t *ingot_module_find_location(const ingot_module_t *
   return low > 0 ? &module->locations[low - 1] : NULL;
 }
 
-int64_t ingot_module_variable_length(const ingot_module_t *module, uint32_t variable) {
+int64_t ingot_module_variable_length(const ingot_module_t *module, uint32_t variable,
+                                     int64_t rows) {
   const ingot_layout_variable_t *layout = &module->variables[variable];
   int64_t dims[INGOT_MAX_RANK];
   int64_t length = 0;
-  for (uint32_t d = 0; d < layout->rank; ++d) dims[d] = module->dims[layout->first_dim + d].size;
-  (void)ingot_dtype_tensor_length(layout->dtype, layout->rank, dims, &length); /* checked: fits */
-  return length;
+  for (uint32_t d = 0; d < layout->rank; ++d) {
+    int64_t size = module->dims[layout->first_dim + d].size;
+    dims[d] = size < 0 ? rows : size;
+  }
+  return ingot_dtype_tensor_length(layout->dtype, layout->rank, dims, &length) ? length : -1;
 }
 
 static ingot_status_t check_ordinal(const ingot_module_t *module, const char *what,

@@ -94,8 +94,9 @@ static inline uint32_t ingot_module_decided_count(const ingot_layout_native_t *n
 const char *ingot_module_reference_type(const ingot_module_t *module,
                                         const ingot_layout_value_t *value);
 
-/* Bytes of a variable. */
-int64_t ingot_module_variable_length(const ingot_module_t *module, uint32_t variable);
+/* Bytes of a variable; of one whose first dim is open with so many rows, or -1 if there cannot be
+ * so many. */
+int64_t ingot_module_variable_length(const ingot_module_t *module, uint32_t variable, int64_t rows);
 
 /* Whether there is a string at `offset` that is short enough for a name or a message: only
  * such are compared and searched. */

@@ -233,6 +233,7 @@ static ingot_status_t check_variables(const ingot_module_t *module) {
                 string_fits(module, variable->doc);
     for (uint32_t d = 0; fits && d < variable->rank; ++d) {
       dims[d] = module->dims[variable->first_dim + d].size;
+      if (d == 0 && variable->length == 0 && dims[d] < 0) dims[d] = 1;
       fits = dims[d] >= 0;
     }
     fits = fits && ingot_dtype_tensor_length(variable->dtype, variable->rank, dims, &length);
@@ -247,14 +248,9 @@ static ingot_status_t check_variables(const ingot_module_t *module) {
     bool is_element = variable->length == element && element <= sizeof(uint64_t);
     if ((variable->length != (uint64_t)length && !is_element) ||
         !ingot_range_fits_u64(variable->offset, variable->length, module->constants_length)) {
-      return ingot_module_damaged(module,
-                                  "variable %u starts as %llu bytes at %llu of the "
-                                  "constants, which have %llu; its tensor has %lld, "
-                                  "an element %llu",
-                                  i, (unsigned long long)variable->length,
-                                  (unsigned long long)variable->offset,
-                                  (unsigned long long)module->constants_length, (long long)length,
-                                  (unsigned long long)element);
+      return ingot_module_damaged(
+          module, "variable %u starts as %llu bytes at %llu of the constants", i,
+          (unsigned long long)variable->length, (unsigned long long)variable->offset);
     }
   }
   return NULL;

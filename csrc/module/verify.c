@@ -243,6 +243,7 @@ static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
       return NULL;
     case INGOT_OP_VARIABLE_READ:
     case INGOT_OP_VARIABLE_WRITE:
+    case INGOT_OP_VARIABLE_GROW:
       INGOT_TRY(check_init(verifier, word, false));
       REFUSE_UNLESS(operands[2].value < module->variable_count, "variable %u of %u",
                     operands[2].value, module->variable_count);

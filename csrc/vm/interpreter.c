@@ -254,18 +254,20 @@ ingot_status_t ingot_vm_run(ingot_vm_context_t *context) {
         I(2) = 0;
         pc += 4;
         continue;
+      case INGOT_OP_VARIABLE_GROW:
       case INGOT_OP_VARIABLE_WRITE: {
         NEED(VARIABLE_WRITE);
         ingot_vm_variable_t *variable = &context->variables[pc[3]];
-        if (ingot_vm_variable_is_shared(variable)) {
-          status = ingot_vm_context_part(context, variable, r.o, function->ref_count);
+        bool grows = code == INGOT_OP_VARIABLE_GROW;
+        if (grows ? variable->buffer->length < I(4) : ingot_vm_variable_is_shared(variable)) {
+          status =
+              ingot_vm_context_part(context, variable, grows ? I(4) : 0, r.o, function->ref_count);
           if (status) goto failed;
         }
-        O(1) = variable->buffer;
-        variable->is_changing = true;
-        context->state.is_changing = true;
+        O(1) = grows ? variable->readable : variable->buffer;
+        if (!grows) variable->is_changing = context->state.is_changing = true;
         I(2) = 0;
-        pc += 4;
+        pc += grows ? 5 : 4;
         continue;
       }
         WORK(GLOBAL_STORE, 3, ingot_vm_init_set_global(context->initializing, pc[2], O(1)));

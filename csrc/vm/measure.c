@@ -121,6 +121,7 @@ static ingot_status_t measure_step(ingot_vm_context_t *context, const uint16_t *
     case INGOT_OP_ARGUMENT_BUFFER:
     case INGOT_OP_RESULT_BUFFER:
     case INGOT_OP_VARIABLE_READ:
+    case INGOT_OP_VARIABLE_GROW:
     case INGOT_OP_VARIABLE_WRITE:
       references[words[1]] = NULL;
       i64[words[2]] = 0;

@@ -50,27 +50,37 @@ ingot_status_t ingot_vm_context_retire(ingot_vm_context_t *context, ingot_buffer
 }
 
 ingot_status_t ingot_vm_context_part(ingot_vm_context_t *context, ingot_vm_variable_t *variable,
-                                     ingot_buffer_t **references, uint32_t count) {
-  ingot_vm_variable_t old = *variable;
+                                     int64_t length, ingot_buffer_t **references, uint32_t count) {
   ingot_vm_variable_t made;
-  int64_t length = old.buffer->length;
+  ingot_buffer_t *buffer = variable->buffer, *readable = variable->readable;
+  int64_t kept = buffer->length;
+  int64_t least = length > kept ? length : kept;
+  int64_t room = length > kept && length < 2 * kept ? 2 * kept : least;
+  ingot_status_t status = NULL;
   INGOT_TRY(reserve_retired(context, 2));
-  INGOT_TRY(ingot_vm_variable_create(context->device, context->account, length, &made));
-  ingot_status_t status =
-      ingot_hal_queue_copy(context->queue, old.buffer, 0, made.buffer, 0, length);
+  for (;; room = least) {
+    status = ingot_vm_variable_create(context->device, context->account, room, &made);
+    if (!status || room == least) break;
+    ingot_status_free(status);
+  }
+  INGOT_TRY(status);
+  status = ingot_hal_queue_copy(context->queue, buffer, 0, made.buffer, 0, kept);
+  if (!status) {
+    status = ingot_hal_queue_fill(context->queue, made.buffer, kept, room - kept, 0, 1);
+  }
   if (status) {
     ingot_vm_variable_release(&made);
     return status;
   }
   for (uint32_t i = 0; i < count; ++i) { /* some are arbitrary: those are written before a read */
-    if (references[i] == old.readable) references[i] = made.readable;
-    if (references[i] == old.buffer) references[i] = made.buffer;
+    if (references[i] == readable) references[i] = made.readable;
+    if (references[i] == buffer) references[i] = made.buffer;
   }
-  made.is_changing = old.is_changing;
-  *variable = made;
+  variable->buffer = made.buffer;
+  variable->readable = made.readable;
   /* Until queued work has read the bytes they stay shared: other forks do not write them. */
-  context->retired[context->retired_count++] = old.readable;
-  context->retired[context->retired_count++] = old.buffer;
+  context->retired[context->retired_count++] = readable;
+  context->retired[context->retired_count++] = buffer;
   return NULL;
 }
 

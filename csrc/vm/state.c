@@ -34,7 +34,7 @@ static ingot_status_t check_memory(const ingot_device_t *device, const ingot_vm_
   int64_t total = 0;
   for (uint32_t i = 0; i < image_count; ++i) {
     for (uint32_t v = 0; v < images[i].module->variable_count; ++v) {
-      int64_t length = ingot_module_variable_length(images[i].module, v);
+      int64_t length = ingot_module_variable_length(images[i].module, v, 0);
       if (!ingot_add_i64(total, length, &total)) total = INT64_MAX;
     }
   }
@@ -67,12 +67,12 @@ bool ingot_vm_variable_is_shared(const ingot_vm_variable_t *variable) {
   return atomic_load_explicit(&variable->buffer->references.value, memory_order_acquire) > 2;
 }
 
-/* In place of what forks have too a buffer of its own, of arbitrary content. */
-static ingot_status_t part_variable(const ingot_vm_state_t *state, ingot_vm_variable_t *variable) {
-  if (!ingot_vm_variable_is_shared(variable)) return NULL;
-  ingot_vm_variable_t made;
+ingot_status_t ingot_vm_variable_renew(const ingot_vm_state_t *state, ingot_vm_variable_t *variable,
+                                       int64_t length) {
   const ingot_buffer_t *buffer = variable->buffer;
-  INGOT_TRY(ingot_vm_variable_create(buffer->device, state->account, buffer->length, &made));
+  if (!ingot_vm_variable_is_shared(variable) && buffer->length == length) return NULL;
+  ingot_vm_variable_t made;
+  INGOT_TRY(ingot_vm_variable_create(buffer->device, state->account, length, &made));
   made.is_changing = variable->is_changing;
   ingot_vm_variable_release(variable);
   *variable = made;
@@ -87,7 +87,7 @@ static ingot_status_t create_variable(const ingot_vm_state_t *state, ingot_vm_va
   (void)queue;
   return ingot_status_prefix(
       ingot_vm_variable_create(image->device, state->account,
-                               ingot_module_variable_length(image->module, ordinal), variable),
+                               ingot_module_variable_length(image->module, ordinal, 0), variable),
       "variable '%s'", ingot_module_string(image->module, layout->name));
 }
 
@@ -138,7 +138,7 @@ static ingot_status_t reset_variable(const ingot_vm_state_t *state, ingot_vm_var
                                      const ingot_vm_image_t *image,
                                      const ingot_layout_variable_t *layout,
                                      ingot_hal_queue_t *queue) {
-  INGOT_TRY(part_variable(state, variable));
+  INGOT_TRY(ingot_vm_variable_renew(state, variable, variable->buffer->length));
   ingot_buffer_t *buffer = variable->buffer;
   if (layout->length == (uint64_t)buffer->length) {
     return ingot_hal_queue_copy(queue, image->constants, (int64_t)layout->offset, buffer, 0,
@@ -187,17 +187,17 @@ ingot_status_t ingot_vm_state_check(const ingot_vm_state_t *state, const ingot_v
 }
 
 ingot_status_t ingot_vm_state_get(const ingot_vm_state_t *state, const ingot_vm_image_t *image,
-                                  uint32_t variable, void *data) {
+                                  uint32_t variable, void *data, int64_t length) {
   const ingot_vm_variable_t *found = &state->variables[image->first_variable + variable];
   if (found->is_changing) return torn_status(image, variable);
-  return ingot_hal_buffer_read(found->buffer, 0, found->buffer->length, data);
+  return ingot_hal_buffer_read(found->buffer, 0, length, data);
 }
 
 ingot_status_t ingot_vm_state_set(ingot_vm_state_t *state, const ingot_vm_image_t *image,
-                                  uint32_t variable, const void *data) {
+                                  uint32_t variable, const void *data, int64_t length) {
   ingot_vm_variable_t *found = &state->variables[image->first_variable + variable];
-  INGOT_TRY(part_variable(state, found));
-  INGOT_TRY(ingot_hal_buffer_write(found->buffer, 0, found->buffer->length, data));
+  INGOT_TRY(ingot_vm_variable_renew(state, found, length));
+  INGOT_TRY(ingot_hal_buffer_write(found->buffer, 0, length, data));
   found->is_changing = false;
   state->is_changing = false;
   for (uint32_t v = 0; v < state->count; ++v) {

@@ -60,12 +60,18 @@ ingot_status_t ingot_vm_state_reset(ingot_vm_state_t *state, ingot_hal_queue_t *
 /* What was changed by a call that ended well stays. */
 void ingot_vm_state_keep(ingot_vm_state_t *state);
 
-/* The bytes of a variable, out and in. `length` is the variable's. FailedPrecondition if it is
- * being changed; set makes it whole again. */
+/* A buffer of `length` bytes and arbitrary content in place of one that forks have too, or that
+ * has another length. */
+ingot_status_t ingot_vm_variable_renew(const ingot_vm_state_t *state, ingot_vm_variable_t *variable,
+                                       int64_t length);
+
+/* The bytes of a variable, out and in. `length` is the variable's; of one that grows it is that of
+ * some rows: get is OutOfRange where there are fewer, set makes it have so many.
+ * FailedPrecondition if it is being changed; set makes it whole again. */
 ingot_status_t ingot_vm_state_get(const ingot_vm_state_t *state, const ingot_vm_image_t *image,
-                                  uint32_t variable, void *data);
+                                  uint32_t variable, void *data, int64_t length);
 ingot_status_t ingot_vm_state_set(ingot_vm_state_t *state, const ingot_vm_image_t *image,
-                                  uint32_t variable, const void *data);
+                                  uint32_t variable, const void *data, int64_t length);
 
 /* FailedPrecondition that names the first variable that is being changed; NULL without one. */
 ingot_status_t ingot_vm_state_check(const ingot_vm_state_t *state, const ingot_vm_image_t *images,

@@ -189,7 +189,9 @@ class Views:
             return f"result '{value.name}'", value.dtype, tuple(dims)
         if found[1].startswith("variable."):
             variable = self.contents.variables[numbers[0]]
-            return f"variable '{variable.name}'", variable.dtype, variable.shape
+            shape = tuple(dim for dim in variable.shape if isinstance(dim, int))
+            is_open = len(shape) < len(variable.shape)
+            return f"variable '{variable.name}'", variable.dtype, None if is_open else shape
         return found[1], None, None
 
     def _number(self, stop: Stop, text: str, default: int) -> int:

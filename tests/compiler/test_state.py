@@ -32,6 +32,16 @@ COUNTER = (
 }
 """
 )
+KEEP = (
+    HEAD
+    + """
+  func @main(%h: f32[n,2] "h") -> (f32[n,2] "next") symbols {n in [1, none]} {
+    %y = add(%h, %h) : f32[n,2]
+    return(%y)
+  }
+}
+"""
+)
 APPEND = (
     HEAD
     + """
@@ -229,7 +239,12 @@ REFUSED = {
         {"total": "n"},
         "cannot be both argument 'n'",
     ),
-    "no capacity": (APPEND, past_present(dims={"b": 1}), "with capacity="),
+    "nothing grows": (KEEP, {"next": "h"}, "which no call makes longer: fix it with dims="),
+    "a start of what grows": (
+        APPEND,
+        past_present(dims={"b": 1}, initial={"past.0.key": np.ones((1, 3, 2), np.float32)}),
+        "'past.0.key' grows, and cannot start from initial=",
+    ),
     "several dims are open": (APPEND, past_present(capacity=8), "fix the others with dims="),
     "no such dim": (
         APPEND,

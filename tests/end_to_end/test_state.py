@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -222,3 +223,44 @@ def test_appending_takes_no_longer_where_the_capacity_is_large() -> None:
         assert sum(event.length for event in events) < 1000  # one row, and the length
         times.append(sum(event.end - event.begin for event in events))
     assert min(times) < 2_000_000  # ns; a copy of the cache takes ten times as long
+
+
+@pytest.fixture(scope="module")
+def growing() -> ingot.Module:
+    state = ingot.state.past_present(dims={"batch": 1})
+    return ingot.compile(decoder(1), state=state, target=targets())
+
+
+@on_every_device
+def test_a_cache_without_a_capacity_gets_room_when_it_needs_it(
+    growing: ingot.Module, device: str, tmp_path: Path
+) -> None:
+    model = ingot.load(growing, device=device)
+    assert np.shape(model.state()["past_key_values.0.key"]) == (0, 1, HEADS, WIDTH)
+    draw = np.random.default_rng(0)
+    steps = [draw.standard_normal((1, n, HEADS * WIDTH)) for n in (5, 1, 60, 1, 1, 60, 1)]
+    steps = [each.astype(np.float32) for each in steps]
+    source = apply_state(
+        read_sources({"main": decoder(1)}), ingot.state.past_present(dims={"batch": 1})
+    )
+    state: dict[str, Any] = {}
+    expected = [interpret(source, "main", [x], state=state)[0] for x in steps]
+    model.save_state(tmp_path / "empty.state")
+    for place, (x, y) in enumerate(zip(steps, expected, strict=True)):
+        np.testing.assert_allclose(model(x), y, rtol=1e-4, atol=1e-5)
+        if place == 2:
+            fork = model.fork()
+            model.save_state(tmp_path / "some.state")
+            kept = {name: np.array(each) for name, each in model.state().items()}
+    assert len(kept["past_key_values.0.key"]) == 66
+    for saved in (None, kept, tmp_path / "some.state"):
+        if saved is not None:
+            fork.load_state(saved)
+        for x, y in zip(steps[3:5], expected[3:5], strict=True):
+            np.testing.assert_allclose(fork(x), y, rtol=1e-4, atol=1e-5)
+    fork.load_state(tmp_path / "empty.state")
+    np.testing.assert_allclose(fork(steps[0]), expected[0], rtol=1e-4, atol=1e-5)
+    fork.reset()
+    np.testing.assert_allclose(fork(steps[0]), expected[0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ingot.InvalidArgument, match=r"shape is \(3, 1, 2, 4\), but must be"):
+        fork.load_state({**kept, "past_key_values.0.key": np.zeros((3, 1, HEADS, 4), np.float32)})

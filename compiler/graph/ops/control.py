@@ -181,7 +181,8 @@ def _argument_types(block: Block) -> tuple[Flowing, ...]:
 
 @dataclass(frozen=True)
 class VariableLoad(Attributes):
-    """The value that the variable `name` of the module has now."""
+    """The value that the variable `name` of the module has now. Of one that grows it is the first
+    rows: those that it has not yet are zeros, and it has them from then on."""
 
     name: str
     dtype: DType
@@ -193,7 +194,8 @@ class VariableLoad(Attributes):
 
 @dataclass(frozen=True)
 class VariableStore(Attributes):
-    """Gives the variable `name` of the module a new value."""
+    """Gives the variable `name` of the module a new value; to one that grows as many rows as have
+    been loaded at most, and those behind them stay."""
 
     name: str
 

@@ -31,7 +31,15 @@ from ingot.compiler.ir import (
     walk,
 )
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, Expr, known_dim, prove_le, symbol, symbols_of
+from ingot.compiler.ir.dims import (
+    Dim,
+    Expr,
+    known_dim,
+    maximum,
+    prove_le,
+    symbol,
+    symbols_of,
+)
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
@@ -39,6 +47,7 @@ from ingot.hal.spec import dtype
 __all__ = ["make_stateful"]
 
 _LENGTH = TensorType(dtype("i64"))
+_MOST = 1 << 40  # elements of a cache without a capacity
 
 
 def make_stateful(
@@ -50,7 +59,8 @@ def make_stateful(
 ) -> Module:
     """Make variables of what `links` names, per function; returns the module.
 
-    `capacity` is the room of the caches along the axis in which they grow. `initial` are
+    `capacity` is the room of the caches along the axis in which they grow, None: as much as they
+    come to need. `initial` are
     values that variables start from, by variable; the others start as zeros, and a cache for
     which a value is given starts as full as that is.
     """
@@ -70,6 +80,10 @@ def _add_variables(module: Module, plan: StatePlan, initial: Mapping[str, Litera
         literal = initial.get(name)
         cache = plan.caches.get(name)
         if cache is not None and literal is not None:
+            if cache.grows:
+                raise CompileError(
+                    f"'{name}' grows, and cannot start from initial=: give its room by capacity="
+                )
             literal = _padded(name, literal, type, cache, lengths)
         _add_variable(module, name, type, literal)
     for cache in plan.caches.values():
@@ -287,8 +301,10 @@ class _Rewriter:
     def _check_length(self, length: str, count: _Count, builder: Builder) -> None:
         """Define the symbol that is the length, and refuse what the capacity cannot hold."""
         room = self._room(length)
-        what = f"the length of the state '{length}' (capacity {room})"
-        self._limit(count.growth if count.is_append else count.after, room)
+        what = f"the length of the state '{length}'"
+        if room < _MOST:
+            what += f" (capacity {room})"
+            self._limit(count.growth if count.is_append else count.after, room)
         given: Dim = 0
         if count.before is not None:
             high = room - count.growth
@@ -337,7 +353,7 @@ class _Rewriter:
     def _room(self, length: str) -> int:
         for name, cache in self.plan.caches.items():
             if cache.length == length:
-                return known_dim(self.plan.types[name].shape[cache.axis])
+                return _MOST if cache.grows else known_dim(self.plan.types[name].shape[cache.axis])
         raise KeyError(length)
 
     # Values
@@ -348,12 +364,16 @@ class _Rewriter:
         cache = self.plan.caches.get(use.variable)
         if use.argument is None and cache is None:
             return
+        if cache is not None and cache.grows:  # all room is made before anything is written
+            count = counts[cache.length]
+            rows = maximum(count.before or 0, count.after or 0)
+            type = TensorType(type.dtype, (rows, *type.shape[1:]))
         value = self.buffers[use.variable] = _load(use.variable, type, builder)
         if use.argument is not None:
             if cache is not None:
                 before = counts[cache.length].before
                 assert before is not None
-                value = _first(value, cache.axis, before, builder)
+                value = _first(_placed(value, cache, builder), cache.axis, before, builder)
             value.name = use.argument.name
             self.replaced[use.argument] = value
 
@@ -400,13 +420,15 @@ class _Rewriter:
 
     def _write(self, use: Use, value: Value, start: Dim, builder: Builder) -> Value:
         """The cache with `value` from `start` on, which the variable becomes."""
-        axis = self._axis(use)
+        cache = self.plan.caches[use.variable]
         zero = builder.constant(0, "i64")
         starts = [zero] * tensor_type(value).rank
-        starts[axis] = _number(start, builder)
+        starts[0 if cache.grows else cache.axis] = _number(start, builder)
+        if cache.grows and cache.axis:
+            value = builder.value("transpose", value, permutation=_axis_first(cache, value))
         buffer = builder.value("dynamic_update_slice", self.buffers[use.variable], value, *starts)
         builder.append("variable.store", (buffer,), (), {"name": use.variable})
-        return buffer
+        return _placed(buffer, cache, builder)
 
     def _use_replaced(self, op: Op) -> None:
         for inner in walk(op):
@@ -443,6 +465,21 @@ def _name_of(dim: Dim) -> str | None:
 def _load(name: str, type: TensorType, builder: Builder) -> Value:
     attributes = {"name": name, "dtype": type.dtype, "shape": type.shape}
     return builder.append("variable.load", (), (), attributes).result
+
+
+def _axis_first(cache: Cache, value: Value) -> tuple[int, ...]:
+    """The axes of a value with the one along which it grows in front."""
+    axes = range(tensor_type(value).rank)
+    return (cache.axis, *(axis for axis in axes if axis != cache.axis))
+
+
+def _placed(buffer: Value, cache: Cache, builder: Builder) -> Value:
+    """The variable's value with all axes in their places."""
+    if not (cache.grows and cache.axis):
+        return buffer
+    order = _axis_first(cache, buffer)
+    places = tuple(order.index(axis) for axis in range(len(order)))
+    return builder.value("transpose", buffer, permutation=places)
 
 
 def _number(dim: Dim, builder: Builder) -> Value:

@@ -5,7 +5,8 @@ file compares the links of all functions and decides the type of every variable;
 functions then load and store them is `make_stateful.py`.
 
 A dim that grows from call to call makes a variable a cache: along that axis it has room for
-`capacity` elements, and a second variable counts how many are there. Caches whose dims are
+`capacity` elements, or, if there is none, is as long as it has to be; that axis is the variable's
+first then. A second variable counts how many elements are there. Caches whose dims are
 one symbol in some function share their count.
 """
 
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Function, Module, TensorType, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, Expr
+from ingot.compiler.ir.dims import Dim, Expr, symbol
 from ingot.hal.errors import CompileError
 
 __all__ = ["Cache", "Link", "StatePlan", "Use", "plan_state"]
@@ -33,10 +34,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Cache:
-    """Along `axis` a variable holds as many elements as the variable `length` says."""
+    """Along `axis` a variable holds as many elements as the variable `length` says. It stands in
+    front in one that `grows`."""
 
     axis: int
     length: str
+    grows: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +99,11 @@ def plan_state(
     axes = {name: _growing_axis(each) for name, each in by_variable.items()}
     types = {name: _type(each, axes[name], capacity) for name, each in by_variable.items()}
     lengths = _lengths(uses, axes, set(by_variable))
-    caches = {name: Cache(axis, lengths[name]) for name, axis in axes.items() if axis is not None}
+    caches = {
+        name: Cache(axis, lengths[name], capacity is None)
+        for name, axis in axes.items()
+        if axis is not None
+    }
     return StatePlan(types, caches, uses)
 
 
@@ -131,7 +138,10 @@ def _type(uses: Sequence[Use], axis: int | None, capacity: int | None) -> Tensor
     for use in uses:
         for value, type in use.types():
             if axis is not None:
-                type = _with_capacity(use, value, type, axis, capacity)
+                _check_capacity(uses, use, value, type, axis, capacity)
+                room = symbol("rows") if capacity is None else capacity
+                dims = tuple(room if at == axis else dim for at, dim in enumerate(type.shape))
+                type = TensorType(type.dtype, dims)
             if wanted is None:
                 wanted, first = type, use.describe(value)
             elif type != wanted:
@@ -140,25 +150,32 @@ def _type(uses: Sequence[Use], axis: int | None, capacity: int | None) -> Tensor
                     f"{use.describe(value)}: its dtype and dims must agree"
                 )
     assert wanted is not None
-    return wanted
+    if axis is None or capacity is not None:
+        return wanted
+    dims = wanted.shape
+    return TensorType(wanted.dtype, (dims[axis], *dims[:axis], *dims[axis + 1 :]))
 
 
-def _with_capacity(
-    use: Use, value: Value, type: TensorType, axis: int, capacity: int | None
-) -> TensorType:
+def _check_capacity(
+    uses: Sequence[Use], use: Use, value: Value, type: TensorType, axis: int, capacity: int | None
+) -> None:
     dim = type.shape[axis] if axis < type.rank else 0
-    if capacity is None:
+    if capacity is None and not any(_changes(each, axis) for each in uses):
         raise CompileError(
-            f"{use.describe(value)} has the dim {axis} ('{dim}'), which differs from call to "
-            "call: give the most it may become with capacity=, or fix it with dims="
+            f"{use.describe(value)} has the dim {axis} ('{dim}'), which no call makes longer: fix "
+            "it with dims=, or give the most it may become with capacity="
         )
-    if isinstance(dim, int) and dim > capacity:
+    if capacity is not None and isinstance(dim, int) and dim > capacity:
         raise CompileError(
             f"{use.describe(value)} holds {dim} elements along axis {axis}, more than the "
             f"capacity {capacity}; give a larger capacity="
         )
-    shape = tuple(capacity if place == axis else each for place, each in enumerate(type.shape))
-    return TensorType(type.dtype, shape)
+
+
+def _changes(use: Use, axis: int) -> bool:
+    """Whether the result has another length than the argument, or there is no argument."""
+    dims = [type.shape[axis : axis + 1] for _, type in use.types()]
+    return use.result is not None and (use.argument is None or dims[0] != dims[1])
 
 
 def _lengths(

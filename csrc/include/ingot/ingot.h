@@ -408,7 +408,8 @@ INGOT_API ingot_status_t ingot_module_dim(const ingot_module_t *module, uint32_t
 INGOT_API ingot_status_t ingot_module_parameter(const ingot_module_t *module, uint32_t parameter,
                                                 ingot_parameter_info_t *out_info);
 
-/* State that every session of a program has of its own; its dims are static. */
+/* State that every session of a program has of its own. Its dims are static, but where the first is
+ * open (-1): then it has no rows at first, and calls make more. */
 INGOT_API ingot_status_t ingot_module_variable(const ingot_module_t *module, uint32_t variable,
                                                ingot_value_info_t *out_info);
 
@@ -721,8 +722,9 @@ INGOT_API bool ingot_session_cancel(ingot_session_t *session, uint64_t number);
 INGOT_API ingot_status_t ingot_session_reset(ingot_session_t *session);
 
 /* Copy a variable's elements out and in. `module` is one that the program was made from,
- * `length` the whole variable's. FailedPrecondition during a call, and for a variable that a
- * failed call was changing, unless it is written. */
+ * `length` the whole variable's; of one that grows, that of its first rows, and a write makes it
+ * have so many. FailedPrecondition during a call, and for a variable
+ * that a failed call was changing, unless it is written. */
 INGOT_API ingot_status_t ingot_session_read_variable(ingot_session_t *session,
                                                      const ingot_module_t *module,
                                                      uint32_t variable, void *data, size_t length);

@@ -106,8 +106,8 @@ typedef struct ingot_layout_parameter_t {
   uint16_t dtype;
 } ingot_layout_parameter_t;
 
-/* State that every session has of its own. All dims are static; a cache is as large as its
- * capacity. */
+/* State that every session has of its own. All dims are static, but the first may be open: then
+ * there are no rows at first, and code makes more. */
 typedef struct ingot_layout_variable_t {
   uint32_t name; /* string; unique among variables */
   uint32_t doc; /* string */

@@ -348,6 +348,12 @@ static void variable_written_ordinal(builder_t *builder) {
   end(builder);
 }
 
+static void variable_grown_ordinal(builder_t *builder) {
+  EMIT(CONST_I64, 1, 4);
+  EMIT(VARIABLE_GROW, 0, 0, 0, 1);
+  end(builder);
+}
+
 static void variable_in_init(builder_t *builder) {
   builder_variable(builder, "v", INGOT_DTYPE_F32, 0, NULL, 0, 0);
   end(builder);
@@ -442,7 +448,13 @@ static void right_variable(builder_t *builder) {
 static void variable_of_no_dtype(builder_t *builder) { variable_with(builder, 77, 4, 0, 0); }
 
 static void variable_with_symbolic_dim(builder_t *builder) {
-  variable_with(builder, INGOT_DTYPE_F32, -1, 0, 0);
+  const int64_t dims[2] = {4, -1};
+  builder_variable(builder, "v", INGOT_DTYPE_F32, 2, dims, 0, 0);
+  end(builder);
+}
+
+static void variable_that_grows_from_a_value(builder_t *builder) {
+  variable_with(builder, INGOT_DTYPE_F32, -1, 0, 4);
 }
 
 static void variable_without_end(builder_t *builder) {
@@ -479,16 +491,18 @@ static const rule_t rules[] = {
     {"a variable", right_variable, NULL},
     {"a variable too many", variable_ordinal, "variable 1 of 1"},
     {"a written variable too many", variable_written_ordinal, "variable 0 of 0"},
+    {"a grown variable too many", variable_grown_ordinal, "variable 0 of 0"},
     {"a variable in init", variable_in_init, "init may not run it"},
     {"a global in init", global_in_init, "init may not run it"},
     {"a variable's dtype", variable_of_no_dtype, "variable 0 has bad dims"},
     {"a variable's symbolic dim", variable_with_symbolic_dim, "variable 0 has bad dims"},
+    {"a value of what grows", variable_that_grows_from_a_value, "variable 0 has bad dims"},
     {"a variable's size", variable_without_end, "variable 0 has bad dims"},
     {"a variable of equal elements", repeated_element, NULL},
     {"a variable's long element", repeated_element_too_long, "16 bytes at 0 of the const"},
     {"a variable's short value", variable_value_too_short, "12 bytes at 0 of the constants"},
     {"a variable's value outside", variable_value_outside, "16 bytes at 4 of the constants"},
-    {"a variable's absurd value", variable_value_overflows, "of the constants, which have 16"},
+    {"a variable's absurd value", variable_value_overflows, "of the constants"},
     {"two variables of one name", variable_twice, "it has two variables 'v'"},
 
     {"a native call", native_call, NULL},

@@ -321,6 +321,7 @@ static void every_opcode_is_run_by_some_test(void) {
       /* vm/state_test.c */
       OP(VARIABLE_READ),
       OP(VARIABLE_WRITE),
+      OP(VARIABLE_GROW),
       /* vm/list_test.c */
       OP(LIST_CLEAR),
       OP(LIST_COPY),

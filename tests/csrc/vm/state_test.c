@@ -281,6 +281,89 @@ static void modules_of_one_program_have_their_own_variables(void) {
   harness_unload(&sum);
 }
 
+/* main(x: i64[]) -> (y: i64[]): rows, i64[n], has x at least; y = its last + 1, which is the first
+ * and the last then. */
+static builder_bytes_t growing_module(void) {
+  builder_t storage = builder_create();
+  builder_t *builder = &storage;
+  const int64_t open[1] = {-1};
+  builder_variable(builder, "rows", INGOT_DTYPE_I64, 1, open, 0, 0);
+  builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
+  builder_value(builder, false, "x", INGOT_DTYPE_I64, 0, NULL);
+  builder_value(builder, true, "y", INGOT_DTYPE_I64, 0, NULL);
+  EMIT(ARGUMENT_BUFFER, 0, 0, 0);
+  EMIT(READ_I64, 1, 0, 0, INGOT_DTYPE_I64);
+  EMIT(CONST_I64, 2, 8);
+  EMIT(MUL_I64, 3, 1, 2);
+  EMIT(VARIABLE_READ, 1, 4, 0); /* of before */
+  EMIT(VARIABLE_GROW, 3, 4, 0, 3);
+  EMIT(SUB_I64, 3, 3, 2);
+  EMIT(READ_I64, 5, 1, 3, INGOT_DTYPE_I64);
+  EMIT(CONST_I64, 6, 1);
+  EMIT(ADD_I64, 5, 5, 6);
+  EMIT(VARIABLE_WRITE, 2, 4, 0);
+  EMIT(WRITE_I64, 2, 4, 5, INGOT_DTYPE_I64);
+  EMIT(WRITE_I64, 2, 3, 5, INGOT_DTYPE_I64);
+  EMIT(RESULT_BUFFER, 4, 8, 0, 0);
+  EMIT(WRITE_I64, 4, 8, 5, INGOT_DTYPE_I64);
+  EMIT(RETURN, 0, 0, 0);
+  return builder_finish(builder);
+}
+
+static void what_grows_keeps_its_rows(void) {
+  harness_program_t program;
+  ingot_session_t *fork = NULL;
+  int64_t y = 0;
+  int64_t rows[8];
+  REQUIRE_OK(harness_load(&harness, growing_module(), NULL, &program));
+  for (int64_t x = 1; x <= 5; ++x) {
+    EXPECT_OK(call(program.session, x, &y));
+    EXPECT_EQUAL(y, 1);
+  }
+  REQUIRE_OK(ingot_session_fork(program.session, &fork));
+  EXPECT_OK(call(program.session, 5, &y));
+  EXPECT_EQUAL(y, 2);
+  EXPECT_OK(call(fork, 8, &y)); /* twice four: there is room */
+  EXPECT_OK(call(fork, 8, &y));
+  EXPECT_EQUAL(y, 2);
+  EXPECT_OK(ingot_session_read_variable(fork, program.module, 0, rows, sizeof(rows)));
+  EXPECT(rows[0] == 2 && rows[3] == 1 && rows[4] == 1 && rows[7] == 2);
+  EXPECT_OK(ingot_session_write_variable(fork, program.module, 0, rows, 64));
+  EXPECT_STATUS(ingot_session_read_variable(fork, program.module, 0, rows, 72), OUT_OF_RANGE, "");
+  EXPECT_OK(ingot_session_write_variable(fork, program.module, 0, rows, 40));
+  EXPECT_EQUAL(ingot_session_statistics(fork).state.current, 40);
+  EXPECT_OK(call(fork, 5, &y));
+  EXPECT_EQUAL(y, 2);
+  EXPECT_OK(ingot_session_read_variable(program.session, program.module, 0, rows, sizeof(rows)));
+  EXPECT(rows[0] == 2 && rows[3] == 1 && rows[4] == 2 && rows[5] == 0);
+  EXPECT_OK(ingot_session_reset(fork));
+  EXPECT_EQUAL(ingot_session_statistics(fork).state.current, 40); /* the room stays */
+  EXPECT_OK(call(fork, 3, &y));
+  EXPECT_EQUAL(y, 1);
+  ingot_session_release(fork);
+  harness_unload(&program);
+}
+
+static void what_cannot_grow_stays_as_it_is(void) {
+  const ingot_session_options_t options = {.memory_limit = 200};
+  harness_program_t program;
+  ingot_session_t *session = NULL;
+  int64_t y = 0;
+  REQUIRE_OK(harness_load(&harness, growing_module(), NULL, &program));
+  REQUIRE_OK(ingot_session_create(program.program, &options, &session));
+  EXPECT_OK(call(session, 10, &y));
+  EXPECT_OK(call(session, 12, &y)); /* 160 bytes beside 80 are too many, 96 are not */
+  EXPECT_EQUAL(ingot_session_statistics(session).state.current, 96);
+  EXPECT_STATUS(call(session, 14, &y), OUT_OF_MEMORY, "the session's memory_limit is 200");
+  EXPECT_OK(call(session, 12, &y));
+  EXPECT_EQUAL(y, 2);
+  EXPECT_STATUS(call(session, INT64_C(1) << 57, &y), OUT_OF_MEMORY, "");
+  EXPECT_OK(call(session, 12, &y));
+  EXPECT_EQUAL(y, 3);
+  ingot_session_release(session);
+  harness_unload(&program);
+}
+
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
   RUN(state_is_kept_from_call_to_call_and_reset);
@@ -293,6 +376,8 @@ int main(void) {
   RUN(what_variable_read_gives_cannot_be_written);
   RUN(state_of_absurd_size_is_refused_without_a_try);
   RUN(modules_of_one_program_have_their_own_variables);
+  RUN(what_grows_keeps_its_rows);
+  RUN(what_cannot_grow_stays_as_it_is);
   harness_release(&harness);
   return TEST_RESULT();
 }

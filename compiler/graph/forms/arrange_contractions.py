@@ -4,9 +4,9 @@ A product needs each group of dims (rows, columns, depth) of an operand to be on
 memory, and its columns to be one dim; an operand that is not gets a transpose or a reshape
 in front. A convolution becomes channels
 last, without dilation of its input (zeros are put between its elements), without groups
-(one convolution per group, or `depthwise` where a group is one channel), and its right
-side is packed even if it is known only at the call. Windows that no kernel has become other
-ops (`expand_windows.py`).
+(one convolution per group, of bytes one for as many as a panel has columns for, or `depthwise`
+where a group is one channel), and its right side is packed even if it is known only at the call.
+Windows that no kernel has become other ops (`expand_windows.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.expand_windows import (
     fill_holes,
@@ -22,7 +24,7 @@ from ingot.compiler.graph.forms.expand_windows import (
     multiply_windows,
 )
 from ingot.compiler.graph.forms.pack_weights import depthwise_of, is_channels_last, pack_convolution
-from ingot.compiler.graph.ops import Convolution, DotGeneral, parse_layout
+from ingot.compiler.graph.ops import PANEL, Convolution, DotGeneral, parse_layout
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product, row_major_strides
@@ -191,12 +193,34 @@ def _split_groups(
 ) -> Sequence[Value]:
     """One convolution per group, side by side."""
     x, w = op.operands
+    if tensor_type(op.result).dtype.is_integer:
+        w, times = _join_groups(w, groups, outputs, builder)
+        groups, inputs, outputs = groups // times, inputs * times, outputs * times
     parts, alone = [], replace(Convolution.of(op), groups=1)
     for group in range(groups):
         x_part = _slice_last(x, group * inputs, inputs, builder)
         w_part = _slice_last(w, group * outputs, outputs, builder)
         parts.append(builder.like(op, x_part, w_part, attributes=alone))
     return [builder.op("concatenate", *parts, axis=tensor_type(x).rank - 1)]
+
+
+def _join_groups(w: Value, groups: int, outputs: int, builder: Builder) -> tuple[Value, int]:
+    """A weight in fewer groups, with zeros for the inputs of other ones, and how many of these are
+    one now: a panel has columns for as many. Of floats, zeros times infinity would be NaN."""
+    most = max(PANEL // outputs, 1)
+    times = max(each for each in range(1, most + 1) if groups % each == 0)
+    if times == 1:
+        return w, 1
+    *window, inputs, _ = known_dims(tensor_type(w).shape)
+    rank = len(window)
+    w = builder.value("reshape", w, shape=(*window, inputs, groups // times, times, outputs))
+    shape = (*window, times, inputs, groups // times, times, outputs)
+    places = (*range(rank), *range(rank + 1, rank + 5))
+    w = builder.value("broadcast", w, shape=shape, dimensions=places)
+    own = builder.constant(np.eye(times, dtype=bool))
+    own = builder.value("broadcast", own, shape=shape, dimensions=(rank, rank + 3))
+    w = builder.value("select", own, w, builder.full(0, tensor_type(w).dtype, shape))
+    return builder.value("reshape", w, shape=(*window, times * inputs, groups * outputs)), times
 
 
 def _slice_last(x: Value, first: int, count: int, builder: Builder) -> Value:

@@ -307,17 +307,14 @@ class _Product(_Form):
 
 
 class _Convolution(_Form):
-    """A convolution without groups, or of each feature for itself."""
+    """A convolution, perhaps in groups."""
 
     def __init__(self, op: Op, side: int) -> None:
         if side != 1:
             raise Refused("its weight is on the left")
-        convolution, x, w = Convolution.of(op), *(tensor_type(each) for each in op.operands)
-        self.axes = parse_layout(convolution.layout)
-        groups, features = convolution.groups, x.shape[self.axes.feature]
-        if groups != 1 and not (groups == features == w.shape[self.axes.weight_output]):
-            raise Refused(f"it has {groups} groups")
-        summed = [axis for axis in range(w.rank) if axis != self.axes.weight_output]
+        self.axes = parse_layout(Convolution.of(op).layout)
+        rank = tensor_type(op.operands[1]).rank
+        summed = [axis for axis in range(rank) if axis != self.axes.weight_output]
         super().__init__(op, side, (self.axes.result_feature,), summed)
 
     def total(self, x: Dequantised, w: Dequantised, builder: Builder) -> Value:

@@ -140,8 +140,6 @@ def _convolution(op: Op, function: str, side: int, obstacle: str) -> Layer | Non
     free = (axes.weight_output,)
     summed = tuple(axis for axis in range(w.rank) if axis not in free)
     is_depthwise = groups > 1 and groups == x.shape[axes.feature] == w.shape[axes.weight_output]
-    if groups > 1 and not is_depthwise:
-        obstacle = obstacle or f"it has {groups} groups"
     if any(step != 1 for step in convolution.lhs_dilation):
         obstacle = obstacle or "its input is spread out"
     kind = "depthwise" if is_depthwise else "convolution"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,20 @@ from tests.support.programs import program
 F32 = dtype("f32")
 
 
-def module_of(name: str, shapes: list[tuple[int, ...]], **attributes: Any) -> Module:
+def module_of(
+    name: str, shapes: list[tuple[int, ...]], kind: str = "f32", **attributes: Any
+) -> Module:
     """A module whose main applies one op to its arguments."""
-    types = [TensorType(F32, shape) for shape in shapes]
+    types = [TensorType(dtype(kind), shape) for shape in shapes]
     return program(lambda b, *operands: b.op(name, *operands, **attributes), *types)
 
 
-def check(module: Module) -> set[str]:
+def check(module: Module) -> Counter[str]:
     """Arrange a copy, compare results on random arguments, give back the names of its ops."""
     main = module.functions["main"]
     generator = np.random.default_rng(5)
     arguments = [
-        generator.integers(-4, 5, size=value.type.shape).astype(np.float32)
+        generator.integers(-4, 5, size=value.type.shape).astype(value.type.dtype.numpy)
         for value in main.arguments
         if isinstance(value.type, TensorType)
     ]
@@ -37,7 +40,7 @@ def check(module: Module) -> set[str]:
     (wanted,) = interpret(module, "main", arguments)
     (got,) = interpret(arranged, "main", arguments)
     np.testing.assert_array_equal(got, wanted)  # small integers: every order of sums is exact
-    return {op.name for op in walk(arranged)}
+    return Counter(op.name for op in walk(arranged))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,21 @@ def test_groups_become_single_convolutions_or_depthwise(
     )
     assert expected in names
     assert "convolution" not in names
+
+
+@pytest.mark.parametrize(
+    ("groups", "inputs", "outputs", "expected"),
+    [(2, 6, 4, 1), (8, 16, 40, 4), (12, 24, 48, 3), (3, 6, 60, 3), (5, 5, 5, 0)],
+)
+def test_groups_of_bytes_become_as_many_convolutions_as_panels(
+    groups: int, inputs: int, outputs: int, expected: int
+) -> None:
+    module = module_of(
+        "convolution", [(2, 4, 5, inputs), (3, 2, inputs // groups, outputs)], "i8",
+        padding=((1, 1), (0, 2)), groups=groups, layout="nhwc,hwio->nhwc", dtype=dtype("i32"),
+    )  # fmt: skip
+    names = check(module)
+    assert (names["conv_packed"], names["convolution"]) == (expected, 0)
 
 
 def test_dilation_of_the_input_becomes_zeros_between_its_elements() -> None:

@@ -181,7 +181,7 @@ def test_a_dynamic_scale_is_a_number_of_the_call() -> None:
 
 
 @pytest.mark.parametrize(("kind", "weight"), [(np.uint8, np.int8), (np.int8, np.uint8)])
-@pytest.mark.parametrize(("groups", "zero"), [(1, False), (1, True), (6, True)])
+@pytest.mark.parametrize(("groups", "zero"), [(1, False), (1, True), (2, True), (6, True)])
 def test_convolutions_pad_with_the_zero_point(
     kind: Any, weight: Any, groups: int, zero: bool
 ) -> None:

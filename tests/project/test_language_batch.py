@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,8 +151,8 @@ def test_what_cannot_be_is_refused(batch: ingot.LanguageBatch, alone: ingot.Lang
         batch.submit("x", temperature=-1)
     with pytest.raises(ingot.InvalidArgument, match="for several prompts make a LanguageBatch"):
         ingot.generate(alone, ["a", "b"])
-    with pytest.raises(ingot.InvalidArgument, match="a draft is not supported for several"):
-        ingot.generate("model.gguf", ["a", "b"], draft="small.gguf")
+    with pytest.raises(ingot.InvalidArgument, match="a draft for several prompts is compiled"):
+        ingot.generate("model.gguf", ["a", "b"], draft=alone)
     with pytest.raises(ingot.InvalidArgument, match="chunk is 0, expected at least 1"):
         ingot.LanguageBatch("model.gguf", chunk=0)
     with pytest.raises(ingot.CompileError, match="are for several texts in the cache of a"):
@@ -167,6 +168,72 @@ def test_what_cannot_be_is_refused(batch: ingot.LanguageBatch, alone: ingot.Lang
     batch.model.place(0, 192, np.zeros(3, np.int32))
     with pytest.raises(ingot.OutOfRange, match=r"the length of a text \(capacity 192\) is 193"):
         batch.model.decode(np.int64([0]), np.int32([1]))
+
+
+@pytest.fixture(scope="module")
+def drafted(path: Path, tmp_path_factory: pytest.TempPathFactory) -> ingot.LanguageBatch:
+    """As `batch`, with a draft of which few tokens stay."""
+    draft = tmp_path_factory.mktemp("drafts") / "draft.gguf"
+    write_model(draft, replace(SHAPE, heads=1), tokenizer=KEYS)
+    return ingot.LanguageBatch(
+        path,
+        sequences=3,
+        capacity=192,
+        cache_tokens=250,
+        chunk=8,
+        threads=1,
+        draft=draft,
+        draft_tokens=3,
+    )
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.2])
+def test_texts_with_a_draft_are_those_without(
+    drafted: ingot.LanguageBatch, alone: ingot.LanguageModel, temperature: float
+) -> None:
+    sampling = {"temperature": temperature, "repetition_penalty": 1.3, "max_tokens": 11}
+    texts = [""] * len(PROMPTS)
+    for number, piece in drafted.generate(PROMPTS, seed=3, **sampling):
+        texts[number] += piece
+    for number, prompt in enumerate(PROMPTS):
+        assert texts[number] == _alone(alone, prompt, seed=3 + number, **sampling)[0]
+    assert drafted.draft is not None
+    assert drafted.draft.accepted < drafted.draft.proposed
+    assert _is_idle(drafted)
+
+
+def test_a_draft_goes_along_with_pages_forks_and_failures(
+    drafted: ingot.LanguageBatch, alone: ingot.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"temperature": 0.0, "max_tokens": 60}
+    prompts = [np.random.default_rng(n).integers(65, 250, 60).tolist() for n in range(3)]
+    streams = [drafted.submit(ids, **options) for ids in prompts]
+    next(streams[0])
+    ids = list(streams[0].ids)
+    child = streams[0].fork(seed=2, temperature=0.9, max_tokens=12)
+    with monkeypatch.context() as patch:
+        patch.setattr(drafted, "_check_drafted", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            drafted.step()
+    for stream, prompt in zip(streams, prompts, strict=True):
+        for _ in stream:
+            pass
+        assert stream.ids == _alone(alone, prompt, **options)[1]
+    for _ in child:
+        pass
+    assert child.ids == _alone(alone, ids, seed=2, temperature=0.9, max_tokens=12)[1]
+    assert _is_idle(drafted)
+
+
+def test_all_tokens_of_a_draft_that_is_the_model_itself_stay(path: Path) -> None:
+    same = ingot.LanguageBatch(
+        path, sequences=3, capacity=192, cache_tokens=250, threads=1, draft=path, draft_tokens=3
+    )
+    texts = dict.fromkeys(range(2), "")
+    for number, piece in same.generate(["hello", "x"], max_tokens=12, temperature=0.0):
+        texts[number] += piece
+    assert same.draft is not None
+    assert same.draft.accepted == same.draft.proposed > 12
 
 
 def test_pages_are_free_when_the_last_owner_gives_them_back() -> None:

@@ -24,6 +24,7 @@ from ingot.compiler.frontends.gguf.cache import (
     ring_length,
 )
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_configuration
+from ingot.compiler.frontends.gguf.drafted import Drafted
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.seen import NOWHERE, seen, without
 from ingot.compiler.frontends.gguf.transformer import Transformer
@@ -113,12 +114,8 @@ def build_model(
         importer = _Importer(weights, configuration, capacity, cache, producer)
         module = importer.run(layout.verify)
     else:
-        if layout.verify:
-            raise CompileError(
-                "verify, for drafted tokens, is not supported with sequences: leave one out"
-            )
         room = Room.of(layout.sequences, capacity, layout.cache_tokens)
-        module = Batch(weights, configuration, room, cache, producer).run()
+        module = Batch(weights, configuration, room, cache, producer).run(layout.verify)
     weights.check(configuration.name)
     if weights.adapters is not None:
         weights.adapters.check(weights.file.title)
@@ -296,28 +293,9 @@ class _Importer:
         self.weights.open(builder)
         before = self._load(builder)
         after = self._step(builder, ids, before, symbol("s"))
-        count = builder.number(symbol("s"), "i64")
-
-        def step(inner: Builder, values: Sequence[Value]) -> Sequence[Value]:
-            kept, _, _, logits = values
-            place = inner.value("add", before.index, kept)
-            penalized = seen(inner, after.seen, place)
-            id = choose(inner, logits, penalized, Options(*options), place)
-            drafted = inner.value("dynamic_slice", ids, kept, sizes=(1,))
-            drafted = inner.value("reshape", drafted, shape=())
-            more = inner.value("compare", kept, count, direction="lt")
-            same = inner.value("and", more, inner.value("compare", id, drafted, direction="eq"))
-            shape = tensor_type(logits).shape
-            zero = inner.constant(0, "i64")
-            row = inner.value("dynamic_slice", after.logits, kept, zero, sizes=(1, *shape))
-            row = inner.value("reshape", row, shape=shape)
-            logits = inner.value("select", inner.broadcast_to(same, shape), row, logits)
-            kept = inner.value("add", kept, inner.value("convert", same, dtype=dtype("i64")))
-            return [kept, same, id, logits]
-
-        start = [builder.constant(0, "i64"), builder.constant(True, "i1")]
-        start += [builder.constant(0, "i32"), before.logits]
-        kept, _, id, logits = while_loop(builder, start, lambda inner, values: values[1], step)
+        zero, count = builder.constant(0, "i64"), builder.number(symbol("s"), "i64")
+        drafted = Drafted(ids, after.logits, zero, count, before.index, before.logits, after.seen)
+        kept, id, logits = drafted.kept(builder, Options(*options))
         length = builder.value("add", before.index, kept)
         rest = without(builder, after.seen, length)
         self._store(_State(length, logits, rest, after.written, after.caches), builder)

@@ -7,7 +7,9 @@ behind those, `counts` of `ids` for each of several texts, and gives the logits 
 `choose(slots, temperature: f32[rows], ...)` gives what comes next in each.
 `copy_slot(source, target, pages)` lets another slot go on from a text, whose pages it may have
 too, and `copy_page(source, target)` is for the one in which both write. `capacity()` says how many
-tokens a text may have.
+tokens a text may have. `verify(slots, counts, ids, temperature: f32[rows], ...)`, if it is there,
+keeps those of drafted tokens that `choose` would give, and says how many these are and what comes
+behind.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 
 from ingot.compiler.frontends.gguf.cache import PagedCache
 from ingot.compiler.frontends.gguf.configuration import Configuration
+from ingot.compiler.frontends.gguf.drafted import Drafted
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.seen import NOWHERE, seen, without
 from ingot.compiler.frontends.gguf.spans import Spans
@@ -42,6 +45,7 @@ F32, I32, I64 = dtype("f32"), dtype("i32"), dtype("i64")
 _ROWS = symbol("rows")
 _ROWS_I64 = TensorType(I64, (_ROWS,))
 _IDS = TensorType(I32, (symbol("s"),))
+_OPTIONS = {name: TensorType(type.dtype, (_ROWS,)) for name, type in OPTION_TYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,21 @@ class Room:
         return -(-self.capacity // PAGE)
 
 
+@dataclass(frozen=True)
+class _Tokens:
+    """The tokens of a call: `lengths` of the texts in `slots` become `after`, with `end` the
+    greatest; `owners` are the slots of the tokens, `places` where they stand."""
+
+    ids: Value
+    slots: Value
+    owners: Value
+    places: Value
+    lengths: Value
+    after: Value
+    end: Dim
+    spans: Spans | None
+
+
 class Batch:
     """Builds the functions."""
 
@@ -99,8 +118,8 @@ class Batch:
             initial = literal_from_numbers([NOWHERE if name == "seen" else 0], (), type.dtype)
             self.module.variables[name] = Variable(type, initial)
 
-    def run(self) -> Module:
-        """The module."""
+    def run(self, verify: bool) -> Module:
+        """The module. `verify`: with that function."""
         self._add_prefill()
         self._add_decode()
         self._add_choose()
@@ -108,19 +127,55 @@ class Batch:
         self._add_copy_slot()
         self._add_copy_page()
         self._add_capacity()
+        if verify:
+            self._add_verify()
         return self.module
 
     def _add_prefill(self) -> None:
         f = self._function({"slots": _ROWS_I64, "counts": _ROWS_I64, "ids": _IDS})
-        f.function.symbols["s"] = (1, self.room.pages * PAGE)
         slots, counts, ids = f.arguments
-        logits = self._step(f, slots, ids, self._spans(f, counts))
-        self._end(f, "prefill", logits=logits)
+        tokens = self._tokens(f, slots, ids, self._spans(f, counts))
+        self._end(f, "prefill", logits=self._step(f, tokens))
 
     def _add_decode(self) -> None:
         f = self._function({"slots": _ROWS_I64, "ids": TensorType(I32, (_ROWS,))})
         slots, ids = f.arguments
-        self._end(f, "decode", logits=self._step(f, slots, ids, None))
+        self._end(f, "decode", logits=self._step(f, self._tokens(f, slots, ids, None)))
+
+    def _add_verify(self) -> None:
+        types = {"slots": _ROWS_I64, "counts": _ROWS_I64, "ids": _IDS}
+        f = self._function({**types, **_OPTIONS})
+        b, (slots, counts, ids, *given) = f.b, f.arguments
+        spans = self._spans(f, counts)
+        tokens = self._tokens(f, slots, ids, spans)
+        logits = self._network(f, tokens, spans.total)
+
+        def step(inner: Builder, row: Value, values: Sequence[Value]) -> Sequence[Value]:
+            kept, following, all_logits, first = values
+            slot, start, count, length, *own = (
+                inner.value("take", each, row, axis=0)
+                for each in (slots, spans.starts, counts, tokens.lengths, *given)
+            )
+            seen_first = _row(first, slot, inner)
+            drafted = Drafted(
+                ids, logits, start, count, length, _row(all_logits, slot, inner), seen_first
+            )
+            number, id, next_logits = drafted.kept(inner, Options(*own))
+            end = inner.value("add", length, number)
+            lines = [
+                inner.value("dynamic_update_slice", x, inner.value("reshape", y, shape=(1,)), row)
+                for x, y in ((kept, number), (following, id))
+            ]
+            rest = _with_row(first, slot, without(inner, seen_first, end), inner)
+            return [*lines, _with_row(all_logits, slot, next_logits, inner), rest]
+
+        start = [b.full(0, I64, (_ROWS,)), b.full(0, I32, (_ROWS,))]
+        start += [f.load("logits"), self._first(f, tokens)]
+        kept, following, all_logits, first = counted_loop(b, b.number(_ROWS, I64), start, step)
+        f.store("logits", all_logits)
+        f.store("seen", first)
+        self._put(f, "length", tokens, b.value("add", tokens.lengths, kept))
+        self._end(f, "verify", counts=kept, next=following)
 
     def _spans(self, f: _Function, counts: Value) -> Spans:
         """The texts of a function's ids. Counts that do not fit these end the call."""
@@ -136,43 +191,55 @@ class Batch:
         f.size(sum, total, "the sum of 'counts', for so many 'ids',", low=total)
         return Spans(b, counts, total, longest)
 
-    def _step(self, f: _Function, slots: Value, ids: Value, spans: Spans | None) -> Value:
-        """Put tokens behind those of the slots, one for each without `spans`; the logits of those
-        that come next, which are stored, too."""
+    def _tokens(self, f: _Function, slots: Value, ids: Value, spans: Spans | None) -> _Tokens:
+        """Tokens behind those of the slots, one for each without `spans`. Texts that become too
+        long end the call."""
         b = f.b
         lengths = b.value("take", f.load("length"), slots, axis=0, mode="check")
         counts = b.full(1, I64, (_ROWS,)) if spans is None else spans.counts
         after = b.value("add", lengths, counts)
         end = self._length(f, b.value("reduce", after, axes=(0,), kind="max"))
-        table = b.value("take", f.load("table"), slots, axis=0)
-        owners, places, last = slots, lengths, None
-        if spans is not None:
-            owners, places = (
-                b.value("take", each, spans.text, axis=0) for each in (slots, lengths)
-            )
-            places, last = b.value("add", places, spans.place), spans.last
-        self.weights.open(b)
+        if spans is None:
+            return _Tokens(ids, slots, slots, lengths, lengths, after, end, None)
+        owners, places = (b.value("take", each, spans.text, axis=0) for each in (slots, lengths))
+        places = b.value("add", places, spans.place)
+        return _Tokens(ids, slots, owners, places, lengths, after, end, spans)
+
+    def _network(self, f: _Function, tokens: _Tokens, rows: Dim | Value) -> Value:
+        """The logits behind `rows` of the tokens, which are in the cache then."""
+        self.weights.open(f.b)
         caches = [f.load(name) for name in self.caches]
-        cache = PagedCache(self.c, b, table, places, end, caches, spans)
+        table = f.b.value("take", f.load("table"), tokens.slots, axis=0)
+        cache = PagedCache(self.c, f.b, table, tokens.places, tokens.end, caches, tokens.spans)
         is_long = self.room.capacity > self.c.rope.original
-        logits = Transformer(self.c, self.weights, b, is_long).logits(ids, cache, last or _ROWS)
+        logits = Transformer(self.c, self.weights, f.b, is_long).logits(tokens.ids, cache, rows)
         for name, value in zip(self.caches, cache.caches, strict=True):
             f.store(name, value)
-        rows = b.value("reshape", slots, shape=(_ROWS, 1))
-        pairs = [
-            b.value("reshape", each, shape=(cache.count, 1))
-            for each in (owners, b.value("convert", ids, dtype=I64))
-        ]
-        pair = b.value("concatenate", *pairs, axis=1)
-        first = b.value("convert", places, dtype=I32)
-        self._put(f, "length", rows, after)
-        self._put(f, "logits", rows, logits, update_window_dims=(1,))
-        self._put(f, "seen", pair, first, inserted_window_dims=(0, 1), kind="min")
         return logits
 
+    def _step(self, f: _Function, tokens: _Tokens) -> Value:
+        """Put the tokens behind the others; the logits of those that come next, which are stored,
+        too."""
+        logits = self._network(f, tokens, _ROWS if tokens.spans is None else tokens.spans.last)
+        self._put(f, "length", tokens, tokens.after)
+        self._put(f, "logits", tokens, logits, update_window_dims=(1,))
+        f.store("seen", self._first(f, tokens))
+        return logits
+
+    def _first(self, f: _Function, tokens: _Tokens) -> Value:
+        """Where tokens first stand, with these."""
+        b, ids = f.b, f.b.value("convert", tokens.ids, dtype=I64)
+        shape = (*tensor_type(ids).shape, 1)
+        pairs = [b.value("reshape", each, shape=shape) for each in (tokens.owners, ids)]
+        return b.value(
+            "scatter", f.load("seen"), b.value("concatenate", *pairs, axis=1),
+            b.value("convert", tokens.places, dtype=I32),
+            update_window_dims=(), inserted_window_dims=(0, 1),
+            scatter_dims_to_operand_dims=(0, 1), index_vector_dim=1, kind="min",
+        )  # fmt: skip
+
     def _add_choose(self) -> None:
-        options = {name: TensorType(type.dtype, (_ROWS,)) for name, type in OPTION_TYPES.items()}
-        f = self._function({"slots": _ROWS_I64, **options})
+        f = self._function({"slots": _ROWS_I64, **_OPTIONS})
         b, (slots, *given) = f.b, f.arguments
         lengths = b.value("take", f.load("length"), slots, axis=0, mode="check")
         logits, first = f.load("logits"), f.load("seen")
@@ -227,12 +294,12 @@ class Batch:
         f = self._function({})
         self._end(f, "capacity", tokens=f.b.constant(self.room.capacity, "i64"))
 
-    def _put(self, f: _Function, name: str, places: Value, value: Value, **numbers: Any) -> None:
-        """Store the variable with values at places [rows, dims], of which a row has one."""
-        inserted = numbers.setdefault("inserted_window_dims", (0,))
-        numbers = {"update_window_dims": (), "scatter_dims_to_operand_dims": inserted} | numbers
-        options = {"index_vector_dim": 1, **numbers}
-        f.store(name, f.b.value("scatter", f.load(name), places, value, **options))
+    def _put(self, f: _Function, name: str, tokens: _Tokens, value: Value, **numbers: Any) -> None:
+        """Store the variable with the rows of the tokens' slots."""
+        rows = f.b.value("reshape", tokens.slots, shape=(_ROWS, 1))
+        options = {"update_window_dims": (), "inserted_window_dims": (0,)} | numbers
+        options |= {"scatter_dims_to_operand_dims": (0,), "index_vector_dim": 1}
+        f.store(name, f.b.value("scatter", f.load(name), rows, value, **options))
 
     def _slot(self, f: _Function, slot: Value, name: str) -> Value:
         """The number of a slot. Another one ends the call."""
@@ -247,6 +314,8 @@ class Batch:
         f = _Function(self.module, arguments)
         if any(_ROWS in type.shape for type in arguments.values()):
             f.function.symbols["rows"] = (1, self.room.sequences)
+        if "counts" in arguments:
+            f.function.symbols["s"] = (1, self.room.pages * PAGE)
         return f
 
     def _end(self, f: _Function, name: str, **results: Value) -> None:

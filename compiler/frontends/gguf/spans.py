@@ -14,14 +14,14 @@ I64 = dtype("i64")
 
 class Spans:
     """`counts` i64[texts] tokens of each text, `total` together, `longest` of one at most. `text`,
-    `place`: the number of each token's text, and its own in this text, i64[total]; `last` are the
-    last tokens of texts, i64[texts]."""
+    `place`: the number of each token's text, and its own in this text, i64[total]; `starts` and
+    `last`: the first and the last tokens of texts, i64[texts]."""
 
     def __init__(self, b: Builder, counts: Value, total: Dim, longest: Dim) -> None:
         self.b, self.counts, self.total, self.longest = b, counts, total, longest
         (self.texts,) = tensor_type(counts).shape
         ends = b.value("cumulative", counts, axis=0, kind="add")
-        starts = b.value("sub", ends, counts)
+        self.starts = starts = b.value("sub", ends, counts)
         self.last = b.value("sub", ends, b.full(1, I64, (self.texts,)))
         tokens = b.value("iota", dtype=I64, shape=(total,), axis=0)
         pairs = (total, self.texts)

@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ingot.hal.errors import InvalidArgument
+from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.language.batch_draft import BatchDraft, Wanted
+from ingot.language.draft import check_count, check_vocabulary, check_words
 from ingot.language.loading import TYPES, check_prompt, load_language_model
 from ingot.language.pages import Pages, Seat
 from ingot.language.sampling import Sampling
@@ -34,7 +36,8 @@ class Stream:
         self.ids, self.start, self.options = ids, start, options
         self.seat: Seat | None = None
         self.is_done = left < 1
-        self._batch, self._left = batch, left
+        self.known: list[int] = []  # with drafts: chosen already, not in the cache yet
+        self._batch, self.left = batch, left
         self._piece: Callable[[int], str] = batch.tokenizer.stream()
         for id in ids[start:]:
             self._piece(id)
@@ -68,10 +71,10 @@ class Stream:
     def take(self, id: int, ends: frozenset[int]) -> None:
         """The text goes on with this token; for the batch."""
         self.ids.append(id)
-        self._left -= 1
+        self.left -= 1
         if text := self._piece(id):
             self._pieces.append(text)
-        self.is_done = id in ends or self._left < 1
+        self.is_done = id in ends or self.left < 1
 
 
 class LanguageBatch:
@@ -80,8 +83,9 @@ class LanguageBatch:
     `sequences`: how many texts have a place in the cache at a time. `capacity`: tokens of one
     text; `cache_tokens`: of all that have a place, a quarter of what they may have if it is not
     given. Where there is no room for the next token, the youngest text waits, and is computed anew.
-    `chunk`: how many tokens of a prompt are computed between two tokens of the others.
-    Threads may share it.
+    `chunk`: how many tokens of prompts are computed between two tokens of the others. `draft`: the
+    path of a smaller model with the same vocabulary, which proposes `draft_tokens` (1 to 32) at a
+    time for each text; texts stay the same. Threads may share it.
     """
 
     def __init__(
@@ -92,22 +96,52 @@ class LanguageBatch:
         capacity: int | None = None,
         cache_tokens: int | None = None,
         chunk: int = 256,
+        draft: str | os.PathLike[str] | None = None,
+        draft_tokens: int = 4,
         **options: Any,
     ) -> None:
         if chunk < 1:
             raise InvalidArgument(f"chunk is {chunk}, expected at least 1")
+        check_count(draft_tokens)
         layout = {"sequences": sequences, "cache_tokens": cache_tokens, "capacity": capacity}
-        self.tokenizer, self.model = load_language_model(path, layout, **options)
+        verify = {"verify": draft is not None}
+        self.tokenizer, self.model = load_language_model(path, layout | verify, **options)
         variables = {each.name: each.shape for each in self.model.variables}
         (self.sequences, columns), cache = variables["table"], variables["cache.0.k"]
         self.columns, self.chunk = int(columns), chunk
         self.pages = Pages(int(cache[0]), int(cache[2]))
         self.capacity = int(self.model.capacity())
         self._ends = frozenset(self.tokenizer.ends)
+        self.draft: BatchDraft | None = None
+        if draft is not None:
+            layout["capacity"] = self.capacity
+            self.draft = self._smaller(draft, draft_tokens, layout, options)
         self._slots = list(range(int(self.sequences)))[::-1]
         self._waiting: deque[Stream] = deque()
         self._running: list[Stream] = []  # the oldest first
         self._lock = threading.RLock()
+
+    def _smaller(
+        self,
+        path: str | os.PathLike[str],
+        count: int,
+        layout: dict[str, Any],
+        options: dict[str, Any],
+    ) -> BatchDraft:
+        """The draft, with as many pages."""
+        left_out = {"lora"} if os.path.isdir(path) else {"lora", "weights"}
+        options = {name: each for name, each in options.items() if name not in left_out}
+        try:
+            tokenizer, model = load_language_model(path, layout, **options)
+        except CompileError as error:
+            raise CompileError(f"the draft '{path}': {error}") from None
+        check_vocabulary(tokenizer, self.tokenizer)
+        words = [
+            next(int(each.shape[-1]) for each in of.variables if each.name == "logits")
+            for of in (model, self.model)
+        ]
+        check_words(*words)
+        return BatchDraft(model, count, self._ends)
 
     def submit(
         self, prompt: str | Sequence[int], *, max_tokens: int | None = None, **sampling: Any
@@ -161,6 +195,8 @@ class LanguageBatch:
                 self._decode()
             except BaseException:  # the cache may be half changed
                 self.model.reset()
+                if self.draft is not None:
+                    self.draft.reset()
                 for stream in self._running[::-1]:
                     self._unseat(stream)
                 raise
@@ -178,7 +214,10 @@ class LanguageBatch:
                 self._waiting.append(made)
                 return made
             pages = stream.seat.pages
-            self.model.copy_slot(stream.seat.slot, self._slots[-1], self._row(pages))
+            places = stream.seat.slot, self._slots[-1], self._row(pages)
+            self.model.copy_slot(*places)
+            if self.draft is not None:
+                self.draft.fork(*places)
             made.seat = Seat(self._slots.pop(), self.pages.share(pages), stream.seat.length)
             self._running.append(made)
         return made
@@ -224,18 +263,21 @@ class LanguageBatch:
             self.model.prefill(_slots(streams), counts, np.concatenate(ids, dtype=np.int32))
             for stream, part in parts:
                 _seat(stream).length += len(part)
+            if self.draft is not None:
+                self.draft.hold([_held(stream) for stream in streams])
 
     def _decode(self) -> None:
-        """Lets all texts whose tokens are in the cache go on with one."""
+        """Lets all texts whose tokens are in the cache go on with one, or with those of the draft
+        that stay."""
         ready = [each for each in self._running if _seat(each).length == len(each.ids)]
+        if self.draft is not None:
+            self._check_drafted(ready, self.draft)
+            return
         if not ready:
             return
-        columns = zip(*(each.options for each in ready), strict=True)
-        made = self.model.choose(_slots(ready), *map(np.array, columns))
+        made = self.model.choose(_slots(ready), *_columns(ready))
         for stream, id in zip(ready, np.asarray(made).tolist(), strict=True):
-            stream.take(id, self._ends)
-            if stream.is_done:
-                self._free(stream)
+            self._take(stream, [id])
         for stream in ready:
             if stream.seat is not None:
                 self._owns(stream, len(stream.ids))
@@ -245,6 +287,42 @@ class LanguageBatch:
             self.model.decode(_slots(going), last)
             for stream in going:
                 _seat(stream).length += 1
+
+    def _check_drafted(self, ready: list[Stream], draft: BatchDraft) -> None:
+        """Lets these texts go on with what the draft proposes, as far as the model chooses it."""
+        most: dict[Stream, int] = {}
+        for stream in ready:
+            if stream.seat is None:  # it waits since an older one took its pages
+                continue
+            known = stream.known
+            ahead = 0 if self._ends & {*known} else min(draft.count, stream.left - len(known))
+            if self._owns(stream, len(stream.ids) + len(known) + ahead):
+                most[stream] = ahead
+        going = [each for each in most if each.seat is not None]
+        if not going:
+            return
+        proposed = draft.propose([self._wanted(each, most[each]) for each in going])
+        ids = [each.known + more for each, more in zip(going, proposed, strict=True)]
+        counts = np.array([len(each) for each in ids], np.int64)
+        flat = np.concatenate(ids, dtype=np.int32)
+        kept, following = self.model.verify(_slots(going), counts, flat, *_columns(going))
+        results = zip(going, ids, np.asarray(kept).tolist(), np.asarray(following), strict=True)
+        for stream, tokens, count, next_id in results:
+            draft.accepted += max(count - len(stream.known), 0)
+            stream.known = [int(next_id)]
+            _seat(stream).length += count
+            self._take(stream, tokens[:count])
+
+    def _wanted(self, stream: Stream, most: int) -> Wanted:
+        seat, ids = _seat(stream), stream.ids + stream.known
+        return Wanted(seat.slot, self._row(seat.pages), ids, seat.length, most, stream.options)
+
+    def _take(self, stream: Stream, ids: Sequence[int]) -> None:
+        """A text goes on with these tokens, and gives its place back where it ends."""
+        for id in ids:
+            stream.take(id, self._ends)
+        if stream.is_done:
+            self._free(stream)
 
     # Places and pages
 
@@ -267,6 +345,8 @@ class LanguageBatch:
                 seat.pages.append(page)
                 continue
             self.model.copy_page(seat.pages[number], page)
+            if self.draft is not None:
+                self.draft.model.copy_page(seat.pages[number], page)
             self.pages.give_back([seat.pages[number]])
             seat.pages[number] = page
         if changed:
@@ -274,7 +354,10 @@ class LanguageBatch:
         return True
 
     def _place(self, seat: Seat) -> None:
-        self.model.place(seat.slot, seat.length, self._row(seat.pages))
+        row = self._row(seat.pages)
+        self.model.place(seat.slot, seat.length, row)
+        if self.draft is not None:
+            self.draft.place(seat.slot, seat.length, row)
 
     def _row(self, pages: Sequence[int]) -> Any:
         """The pages of a text as its row of the table."""
@@ -287,7 +370,7 @@ class LanguageBatch:
         self.pages.give_back(seat.pages)
         self._slots.append(seat.slot)
         self._running.remove(stream)
-        stream.seat = None
+        stream.seat, stream.known = None, []
 
     def _unseat(self, stream: Stream) -> None:
         """Lets a text wait, in front of all others."""
@@ -302,6 +385,17 @@ class LanguageBatch:
 def _options(sampling: dict[str, Any]) -> tuple[Any, ...]:
     values = asdict(Sampling(**sampling))
     return tuple(TYPES.get(name, np.float32)(value) for name, value in values.items())
+
+
+def _columns(streams: Sequence[Stream]) -> list[Any]:
+    """The options of texts, one array each."""
+    return [np.array(each) for each in zip(*(each.options for each in streams), strict=True)]
+
+
+def _held(stream: Stream) -> tuple[int, list[int]]:
+    """A text's slot, and its tokens in the cache."""
+    seat = _seat(stream)
+    return seat.slot, stream.ids[: seat.length]
 
 
 def _seat(stream: Stream) -> Seat:

@@ -15,8 +15,9 @@ from ingot.hal.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from ingot.language.model import LanguageModel
+    from ingot.language.tokenizer import Tokenizer
 
-__all__ = ["Draft", "check_count"]
+__all__ = ["Draft", "check_count", "check_vocabulary", "check_words"]
 
 _MOST = 32  # what a call of a module's `generate` gives at most
 
@@ -25,6 +26,27 @@ def check_count(count: int) -> None:
     """InvalidArgument: a draft cannot propose so many tokens at a time."""
     if not 1 <= count <= _MOST:
         raise InvalidArgument(f"draft_tokens is {count}, expected 1 to {_MOST}")
+
+
+def check_vocabulary(draft: Tokenizer, model: Tokenizer) -> None:
+    """InvalidArgument: the tokenizer of the draft is another one."""
+    own, others = draft.vocabulary(), model.vocabulary()
+    if own != others:
+        _, text = min((id, text) for text, id in own.items() ^ others.items())
+        raise InvalidArgument(
+            f"the vocabulary of the draft is not that of the model: {text!r} is "
+            f"{_id(own, text)} in the draft and {_id(others, text)} in the model; a draft "
+            "needs the same tokenizer"
+        )
+
+
+def check_words(draft: int, model: int) -> None:
+    """InvalidArgument: the draft knows more tokens than the model."""
+    if draft > model:
+        raise InvalidArgument(
+            f"the draft gives logits of {draft} tokens, but the model knows "
+            f"{model}: expected at most so many"
+        )
 
 
 class Draft:
@@ -37,19 +59,8 @@ class Draft:
 
     def check(self, model: LanguageModel) -> None:
         """InvalidArgument: the draft does not fit this model."""
-        own, others = self.model.tokenizer.vocabulary(), model.tokenizer.vocabulary()
-        if own != others:
-            _, text = min((id, text) for text, id in own.items() ^ others.items())
-            raise InvalidArgument(
-                f"the vocabulary of the draft is not that of the model: {text!r} is "
-                f"{_id(own, text)} in the draft and {_id(others, text)} in the model; a draft "
-                "needs the same tokenizer"
-            )
-        if self.model.words > model.words:
-            raise InvalidArgument(
-                f"the draft gives logits of {self.model.words} tokens, but the model knows "
-                f"{model.words}: expected at most so many"
-            )
+        check_vocabulary(self.model.tokenizer, model.tokenizer)
+        check_words(self.model.words, model.words)
         if self.model.capacity < model.capacity:
             raise InvalidArgument(
                 f"the cache of the draft has room for {self.model.capacity} tokens, that of the "

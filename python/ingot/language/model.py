@@ -201,6 +201,7 @@ def generate(
     prompt: list[str] | list[list[int]],
     *,
     max_tokens: int | None = None,
+    draft: str | os.PathLike[str] | None = None,
     lora: Any = None,
     **sampling: Any,
 ) -> Iterator[tuple[int, str]]: ...
@@ -220,20 +221,23 @@ def generate(
     prompt with each piece.
 
     `model` may be the path of a GGUF file or of a folder, which is compiled first, with the
-    `draft` and the adapters `lora`. InvalidArgument: these for a model that is compiled already, or
-    for several prompts; several prompts for a model that has one cache.
+    `draft` and the adapters `lora`. InvalidArgument: these for a model that is compiled already;
+    several prompts for a model that has one cache.
     """
     options = {"max_tokens": max_tokens, **sampling}
     is_many = not isinstance(prompt, str) and any(not isinstance(each, Integral) for each in prompt)
-    if is_many and draft is not None:
-        raise InvalidArgument("a draft is not supported for several prompts: leave it out")
     if is_many and isinstance(model, LanguageModel):
         raise InvalidArgument(
             "a LanguageModel has one text in its cache: for several prompts make a LanguageBatch"
         )
     if not isinstance(model, (LanguageModel, LanguageBatch)):
         if is_many:
-            model = LanguageBatch(model, sequences=min(len(prompt), _TOGETHER), lora=lora)
+            if isinstance(draft, LanguageModel):
+                raise InvalidArgument(
+                    "a draft for several prompts is compiled for them: give its path"
+                )
+            count = min(len(prompt), _TOGETHER)
+            model = LanguageBatch(model, sequences=count, draft=draft, lora=lora)
         else:
             model = LanguageModel(model, draft=draft, lora=lora)
     elif draft is not None or lora is not None:

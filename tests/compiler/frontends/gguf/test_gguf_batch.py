@@ -40,8 +40,8 @@ class Interpreted:
 
     def __call__(self, name: str, *arguments: Any) -> Any:
         values = [np.asarray(each) for each in arguments]
-        results = interpret(self.module, name, values, self.parameters, self.state)
-        return results[0] if results else None
+        self.results = interpret(self.module, name, values, self.parameters, self.state)
+        return self.results[0] if self.results else None
 
 
 def prefill(model: Interpreted, texts: dict[int, Any]) -> Any:
@@ -66,6 +66,38 @@ def test_texts_of_unequal_length_are_those_of_each_alone(name: str, tmp_path: Pa
     for place in range(4):
         got = model("decode", np.int64([2, 0]), np.int32([SECOND[5 + place], FIRST[8 + place]]))
         _close(got, np.stack([second[5 + place], first[8 + place]]))
+
+
+def test_drafted_tokens_stay_as_far_as_the_model_would_choose_them(tmp_path: Path) -> None:
+    path, shape = tmp_path / "model.gguf", SHAPES["llama"]
+    weights = write_model(path, shape)
+    texts = {2: SECOND[:5].tolist(), 0: FIRST[:3].tolist()}
+    start = {slot: np.int32(ids) for slot, ids in texts.items()}
+    for ids in texts.values():
+        for _ in range(6):
+            ids.append(int(logits(shape, weights, np.int32(ids))[-1].argmax()))
+    model = Interpreted(path, sequences=3, capacity=40, cache_tokens=120, verify=True)
+    for page, slot in enumerate(texts):
+        model("place", np.int64(slot), np.int64(0), np.int32([page]))
+    prefill(model, start)
+    greedy = [np.zeros(2, np.float32), np.int32([0, 0]), *[np.ones(2, np.float32)] * 3]
+    greedy.append(np.int64([0, 0]))
+    slots = np.int64([2, 0])
+
+    def wrong(id: int) -> int:
+        return (id + 1) % shape.vocabulary
+
+    second, first = texts[2][5:], texts[0][3:]
+    drafted = [second[0], second[1], wrong(second[2]), wrong(first[0])]
+    counts = model("verify", slots, np.int64([3, 1]), np.int32(drafted), *greedy)
+    assert counts.tolist() == [2, 0]
+    assert model.results[1].tolist() == [second[2], first[0]]
+    drafted = [second[2], first[0], first[1], first[2], first[3]]
+    assert model("verify", slots, np.int64([1, 4]), np.int32(drafted), *greedy).tolist() == [1, 4]
+    assert model.results[1].tolist() == [second[3], first[4]]
+    assert model("choose", slots, *greedy).tolist() == [second[3], first[4]]
+    got = model("decode", slots, np.int32([second[3], first[4]]))
+    assert got.argmax(1).tolist() == [second[4], first[5]]
 
 
 def test_a_fork_goes_on_in_pages_of_both(tmp_path: Path) -> None:
@@ -112,7 +144,6 @@ def test_adapters_change_all_texts(tmp_path: Path) -> None:
         ({"sequences": 2, "cache_tokens": 39, "capacity": 40}, "cache_tokens is 39, expected 40,"),
         ({"sequences": 2, "cache_tokens": 81, "capacity": 40}, "to 80, that of all 2"),
         ({"cache_tokens": 81}, "give sequences too"),
-        ({"sequences": 2, "verify": True}, "not supported with sequences"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from model import rows, write_model
 
 import ingot
 
-COUNT, BATCH = 32_768, 512
+COUNT, BATCH = 65_536, 4096  # what Ray does for a batch is the same for any
 
 
 class Classifier:
@@ -89,7 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     cores = max(options.workers) + 1  # one for what reads the data
     ray.init(num_cpus=cores, include_dashboard=False, logging_level="ERROR")
-    ray.data.DataContext.get_current().enable_progress_bars = False
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.wait_for_min_actors_s = 60  # workers begin together
     figures = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "classifier.ingot"

@@ -82,8 +82,8 @@ class InferenceSession:
         self._results = Texts(self._model.signature).result_names
         self._made = _made(self._model.signature) if uri == "cpu" else None
         self._expected = {each.name: _Expected(each) for each in self._loaded.inputs}
-        self._needed = [each.name for each in self._loaded.inputs
-                        if not each.type.startswith("optional")]  # fmt: skip
+        self._needed = {each.name for each in self._loaded.inputs
+                        if not each.type.startswith("optional")}  # fmt: skip
         self._outputs = [each.name for each in self._loaded.outputs]
         self._overridable = {each.name for each in self._loaded.overridable}
         self._source = source if self._overridable else b""
@@ -151,8 +151,9 @@ class InferenceSession:
         RuntimeException: the call failed. Fail: it was terminated.
         """
         names = self._output_names(output_names)
-        missing = [name for name in self._needed if name not in input_feed]
-        if missing:
+        if not self._needed <= input_feed.keys():
+            missing = [each.name for each in self._loaded.inputs
+                       if each.name in self._needed - input_feed.keys()]  # fmt: skip
             raise ValueError(
                 f"Required inputs ({missing}) are missing from input feed ({list(input_feed)})."
             )
@@ -202,7 +203,7 @@ class InferenceSession:
     def _output_names(self, names: Sequence[str] | None) -> list[str]:
         if isinstance(names, str):
             raise TypeError(f"output_names is the text {names!r}, expected a list of names")
-        return list(names or self._outputs)
+        return list(names) if names else self._outputs
 
     def _run(
         self,
@@ -212,11 +213,12 @@ class InferenceSession:
         memory: Mapping[str, Any],
     ) -> list[Any]:
         """The outputs as arrays of the device, or the memory that they were written to."""
-        if given := self._overridable.intersection(feed):
+        if self._overridable and (given := self._overridable.intersection(feed)):
             return self._with_arguments(frozenset(given))._run(names, feed, options, memory)
-        for name in names:
-            if name not in self._results:
-                raise InvalidArgument(f"Invalid output name:{name}")
+        if names is not self._outputs:
+            for name in names:
+                if name not in self._results:
+                    raise InvalidArgument(f"Invalid output name:{name}")
         arguments: dict[str, Any] = {}
         for name, value in feed.items():
             if name not in self._expected:
@@ -258,9 +260,10 @@ class InferenceSession:
             written = [memory.get(name) for name in self._results]
         elif self._made is not None:
             written = [each.new(given) for each in self._made]
-        found = self._main(*(_argument(each, given) for each in self._arguments), out=written)
-        several = found if len(self._results) > 1 else [found]
-        return dict(zip(self._results, several, strict=True))
+        found = self._main(*[_argument(each, given) for each in self._arguments], out=written)
+        if len(self._results) == 1:
+            return {self._results[0]: found}
+        return dict(zip(self._results, found, strict=True))
 
 
 @dataclass(frozen=True)
@@ -292,9 +295,10 @@ def _made(signature: Signature) -> list[_Made] | None:
 
 def _argument(expected: Value, given: Mapping[str, Any]) -> Any:
     """What the module takes; None for an optional that is left out."""
-    if expected.name not in given and not expected.kind.startswith("optional"):
+    value = given.get(expected.name)
+    if value is None and expected.name not in given and not expected.kind.startswith("optional"):
         raise InvalidArgument(f"Missing Input: {expected.name}")
-    return given.get(expected.name)
+    return value
 
 
 def _loaded(source: Path | bytes, uri: str, threads: int | None, dims: Mapping[str, int]) -> Loaded:
@@ -324,16 +328,17 @@ class _Expected:
         self._node = node
         self._is_tensor = node.type.startswith("tensor(")
         self._dtype = dtype_of_text(node.type) if self._is_tensor else None
+        self._rank = len(node.shape)
         self._dims = [(axis, dim) for axis, dim in enumerate(node.shape) if isinstance(dim, int)]
 
     def taken(self, value: Any) -> Any:
         """The input as the model takes it: of a tensor an array, also of a list of numbers.
         InvalidArgument: its dtype, rank or a dim is wrong."""
-        if isinstance(value, OrtValue):
-            value = value._value
         if type(value) is np.ndarray and value.dtype is self._dtype:
             self._check_shape(value.shape)
             return value
+        if isinstance(value, OrtValue):
+            return self.taken(value._value)
         if not self._is_tensor or value is None:
             return value
         if isinstance(value, (list, tuple)):
@@ -354,8 +359,14 @@ class _Expected:
         self._check_shape(shape)
 
     def _check_shape(self, shape: Sequence[int]) -> None:
+        if len(shape) == self._rank:
+            for axis, dim in self._dims:
+                if shape[axis] != dim:
+                    break
+            else:
+                return
         node, advice = self._node, "Please fix either the inputs/outputs or the model."
-        if len(shape) != len(node.shape):
+        if len(shape) != self._rank:
             raise InvalidArgument(
                 f"Invalid rank for input: {node.name} Got: {len(shape)} Expected: "
                 f"{len(node.shape)} {advice}"
@@ -379,6 +390,8 @@ def _type_text(dtype: np.dtype[Any]) -> str:
 
 def _shown(value: Any) -> Any:
     """A result as NumPy has it."""
+    if type(value) is np.ndarray:
+        return value
     if isinstance(value, Array):
         return value.numpy()
     return [_shown(each) for each in value] if isinstance(value, list) else value

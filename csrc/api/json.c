@@ -109,7 +109,7 @@ ingot_status_t ingot_json_string(ingot_json_t *json, char *out_text, size_t capa
     char bytes[4];
     size_t count = 1;
     uint8_t byte = peek(json);
-    if (byte < 0x20) return json_refuse(json, "a character of a string or its end");
+    if (byte < 0x20) return json_refuse(json, "the end of the string");
     ++json->position;
     if (byte == '"') break;
     bytes[0] = (char)byte;
@@ -118,11 +118,12 @@ ingot_status_t ingot_json_string(ingot_json_t *json, char *out_text, size_t capa
       INGOT_TRY(read_escape(json, &point));
       count = encode_utf8(point, bytes);
     }
+    if (!out_text) continue;
     if (length + count >= capacity) return json_refuse(json, "a shorter string");
     memcpy(out_text + length, bytes, count);
     length += count;
   }
-  out_text[length] = 0;
+  if (out_text) out_text[length] = 0;
   return NULL;
 }
 
@@ -177,21 +178,9 @@ static ingot_status_t skip_number(ingot_json_t *json) {
   return valid ? NULL : json_refuse(json, "a value");
 }
 
-static ingot_status_t skip_string(ingot_json_t *json) {
-  INGOT_TRY(ingot_json_expect(json, '"'));
-  for (;;) {
-    uint32_t point = 0;
-    uint8_t byte = peek(json);
-    if (byte < 0x20) return json_refuse(json, "a character of a string or its end");
-    ++json->position;
-    if (byte == '"') return NULL;
-    if (byte == '\\') INGOT_TRY(read_escape(json, &point));
-  }
-}
-
 static ingot_status_t skip_scalar(ingot_json_t *json) {
-  static const char *const words[3] = {"true", "false", "null"};
-  if (peek(json) == '"') return skip_string(json);
+  static const char words[3][6] = {"true", "false", "null"};
+  if (peek(json) == '"') return ingot_json_string(json, NULL, 0);
   for (int i = 0; i < 3; ++i) {
     size_t length = strlen(words[i]);
     if (json->length - json->position < length) continue;
@@ -215,8 +204,7 @@ ingot_status_t ingot_json_skip(ingot_json_t *json) {
       continue;
     }
     if (depth > 0 && ends[depth - 1] == '}') {
-      skip_space(json);
-      INGOT_TRY(skip_string(json));
+      INGOT_TRY(ingot_json_string(json, NULL, 0));
       INGOT_TRY(ingot_json_expect(json, ':'));
     }
     bool object = ingot_json_take(json, '{');

@@ -29,7 +29,7 @@ ingot_status_t ingot_json_member(ingot_json_t *json, bool first, char *out_key, 
                                  bool *out_more);
 
 /* A string; escapes become UTF-8. `out_text` has room for `capacity` bytes with the NUL. A
- * longer string and one with U+0000 are DataLoss. */
+ * longer string and one with U+0000 are DataLoss. It is skipped where `out_text` is NULL. */
 ingot_status_t ingot_json_string(ingot_json_t *json, char *out_text, size_t capacity);
 
 /* A non-negative integer that fits int64_t. */

@@ -54,8 +54,8 @@ static ingot_status_t file_refuse(const ingot_safetensors_t *file, const char *w
 
 static ingot_dtype_t dtype_of_text(const char *text) {
   static const struct {
-    const char *text;
-    ingot_dtype_t dtype;
+    char text[8];
+    uint8_t dtype;
   } known[] = {
       {"BOOL", INGOT_DTYPE_I1}, {"U8", INGOT_DTYPE_U8},          {"I8", INGOT_DTYPE_I8},
       {"U16", INGOT_DTYPE_U16}, {"I16", INGOT_DTYPE_I16},        {"U32", INGOT_DTYPE_U32},

@@ -2,6 +2,7 @@
 #include "base/status.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/thread.h"
 #include "platform/platform.h"
@@ -131,12 +132,12 @@ ingot_status_code_t ingot_status_code(ingot_status_t status) {
 const char *ingot_status_message(ingot_status_t status) { return status ? status->message : ""; }
 
 const char *ingot_status_code_name(ingot_status_code_t code) {
-  switch (code) {
-    case INGOT_STATUS_OK: return "OK";
-#define STATUS(number, ENUM, name) \
-  case INGOT_STATUS_##ENUM: return name;
+  static const char names[] = "OK\0" /* by code, which have no gaps */
+#define STATUS(number, ENUM, name) name "\0"
 #include "ingot/spec/status.def"
 #undef STATUS
-    default: return NULL;
-  }
+      ;
+  const char *name = names;
+  for (uint32_t i = 0; i < (uint32_t)code && *name; ++i) name += strlen(name) + 1;
+  return *name ? name : NULL;
 }

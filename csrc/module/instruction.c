@@ -1,31 +1,41 @@
-/* The instruction table and the decoder that its operand letters drive. Texts lie in the table, as
- * pointers would cost a relocation each.
- */
+/* The instruction table and the decoder that its operand letters drive. */
+#include <stddef.h>
+
 #include "module/instruction.h"
 
-/* Codes have gaps: rows of the table, by code. */
-enum {
-  ROW_NONE,
-#define OP(code, ENUM, name, operands, meaning) ROW_##ENUM,
+/* Names and letters, one text behind the other: as pointers they would cost a relocation each, as
+ * arrays of one length twice their bytes. */
+typedef struct instruction_texts_t {
+  char none[2];
+#define OP(code, ENUM, name, operands, meaning) char ENUM[sizeof(name "\0" operands)];
+#include "ingot/spec/op.def"
+#undef OP
+} instruction_texts_t;
+
+static const instruction_texts_t instruction_texts = {
+    "",
+#define OP(code, ENUM, name, operands, meaning) name "\0" operands,
 #include "ingot/spec/op.def"
 #undef OP
 };
 
-static const uint8_t instruction_rows[] = {
-#define OP(code, ENUM, name, operands, meaning) [code] = ROW_##ENUM,
+/* Of codes without an instruction 0, which is that of `none`. */
+static const uint16_t instruction_offsets[] = {
+#define OP(code, ENUM, name, operands, meaning) [code] = offsetof(instruction_texts_t, ENUM),
 #include "ingot/spec/op.def"
 #undef OP
 };
 
-static const ingot_instruction_t instruction_table[] = {
-    [ROW_NONE] = {"", ""},
-#define OP(code, ENUM, name, operands, meaning) [ROW_##ENUM] = {name, operands},
-#include "ingot/spec/op.def"
-#undef OP
-};
+const char *ingot_instruction_name(uint32_t code) {
+  return instruction_texts.none +
+         (code < sizeof(instruction_offsets) / sizeof(instruction_offsets[0])
+              ? instruction_offsets[code]
+              : 0);
+}
 
-const ingot_instruction_t *ingot_instruction(uint32_t code) {
-  return &instruction_table[code < sizeof(instruction_rows) ? instruction_rows[code] : ROW_NONE];
+const char *ingot_instruction_operands(uint32_t code) {
+  const char *name = ingot_instruction_name(code);
+  return name + strlen(name) + 1;
 }
 
 /* Words of one item of a letter. */
@@ -46,9 +56,8 @@ bool ingot_instruction_decode(const uint16_t *words, uint32_t length, uint32_t p
   if (at >= length) return false;
   out_decoded->code = words[at++];
   out_decoded->operand_count = 0;
-  const ingot_instruction_t *instruction = ingot_instruction(out_decoded->code);
-  const char *letters = instruction->operands;
-  if (!instruction->name[0]) return false;
+  const char *letters = ingot_instruction_operands(out_decoded->code);
+  if (!ingot_instruction_name(out_decoded->code)[0]) return false;
   while (*letters) {
     ingot_operand_t *operand = &out_decoded->operands[out_decoded->operand_count++];
     operand->letter = *letters++;

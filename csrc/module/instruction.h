@@ -14,13 +14,11 @@ enum {
 #undef OP
 };
 
-typedef struct ingot_instruction_t {
-  char name[16];     /* empty for a number that is no opcode */
-  char operands[12]; /* letters */
-} ingot_instruction_t;
+/* Empty for a number that is no opcode; never NULL. */
+const char *ingot_instruction_name(uint32_t code);
 
-/* Never NULL. */
-const ingot_instruction_t *ingot_instruction(uint32_t code);
+/* The letters of its operands. */
+const char *ingot_instruction_operands(uint32_t code);
 
 #define INGOT_MAX_OPERANDS 12
 

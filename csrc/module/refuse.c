@@ -21,7 +21,7 @@ ingot_status_t ingot_verifier_refuse(const ingot_verifier_t *verifier, uint32_t 
   (void)vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
   bool inside = word < verifier->length;
-  const char *name = ingot_instruction(inside ? verifier->words[word] : 0)->name;
+  const char *name = ingot_instruction_name(inside ? verifier->words[word] : 0);
   return ingot_module_damaged(verifier->module, "function '%s', word %u (%s): %s",
                               ingot_module_string(verifier->module, verifier->function->name), word,
                               name[0] ? name : "no instruction", text);

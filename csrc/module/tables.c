@@ -12,6 +12,11 @@
 
 #define MAX_REGISTERS 65536u /* operands are u16 */
 
+static ingot_status_t row_damaged(const ingot_module_t *module, const char *kind, uint32_t row,
+                                  const char *what) {
+  return ingot_module_damaged(module, "%s %u has bad %s", kind, row, what);
+}
+
 /* Whether `length` bytes are UTF-8 without overlong forms and surrogates. */
 static bool is_utf8(const uint8_t *text, uint64_t length) {
   for (uint64_t i = 0; i < length;) {
@@ -84,8 +89,7 @@ static ingot_status_t check_values(const ingot_module_t *module) {
   for (uint32_t i = 0; i < module->dim_count; ++i) {
     const ingot_layout_dim_t *dim = &module->dims[i];
     if (dim->size < -1 || dim->reserved != 0 || !string_fits(module, dim->text)) {
-      return ingot_module_damaged(module, "dim %u has size %lld, a bad text or a reserved field", i,
-                                  (long long)dim->size);
+      return row_damaged(module, "dim", i, "size, text or reserved field");
     }
   }
   for (uint32_t i = 0; i < module->value_count; ++i) {
@@ -97,10 +101,7 @@ static ingot_status_t check_values(const ingot_module_t *module) {
     if (value->kind == INGOT_VALUE_REFERENCE) kind_fits = reference_fits(module, value);
     if (!kind_fits || !tensor_fits(module, value->first_dim, value->rank, value->dtype) ||
         !string_fits(module, value->name) || !string_fits(module, value->doc)) {
-      return ingot_module_damaged(module,
-                                  "value %u has a bad kind (%u), dims (rank %u), dtype "
-                                  "(%u) or texts",
-                                  i, value->kind, value->rank, value->dtype);
+      return row_damaged(module, "value", i, "kind, dims, dtype or texts");
     }
   }
   for (uint32_t i = 0; i < module->parameter_count; ++i) {
@@ -111,12 +112,7 @@ static ingot_status_t check_values(const ingot_module_t *module) {
     for (uint32_t d = 0; fits && d < parameter->rank; ++d) {
       fits = module->dims[parameter->first_dim + d].size >= 0;
     }
-    if (!fits) {
-      return ingot_module_damaged(module,
-                                  "parameter %u has bad dims (rank %u; all are static), "
-                                  "dtype (%u) or texts",
-                                  i, parameter->rank, parameter->dtype);
-    }
+    if (!fits) return row_damaged(module, "parameter", i, "dims, dtype or texts");
   }
   return NULL;
 }
@@ -204,17 +200,9 @@ static ingot_status_t check_functions(const ingot_module_t *module) {
   for (uint32_t i = 0; i < module->function_count; ++i) {
     const ingot_layout_function_t *function = &module->functions[i];
     uint64_t tensors = (uint64_t)function->argument_count + function->result_count;
-    if (!function_fits(module, function)) {
-      return ingot_module_damaged(module,
-                                  "function %u has flags, counts, ranges or texts that do "
-                                  "not fit the module",
-                                  i);
-    }
-    if (function->code_offset < code_end || (tensors && function->first_value < value_end)) {
-      return ingot_module_damaged(module,
-                                  "the code or the values of function %u are not behind "
-                                  "those of the functions before",
-                                  i);
+    if (!function_fits(module, function) || function->code_offset < code_end ||
+        (tensors && function->first_value < value_end)) {
+      return row_damaged(module, "function", i, "flags, counts, ranges or texts");
     }
     code_end = function->code_offset + function->code_length;
     if (tensors) value_end = function->first_value + tensors;
@@ -237,20 +225,13 @@ static ingot_status_t check_variables(const ingot_module_t *module) {
       fits = dims[d] >= 0;
     }
     fits = fits && ingot_dtype_tensor_length(variable->dtype, variable->rank, dims, &length);
-    if (!fits) {
-      return ingot_module_damaged(module,
-                                  "variable %u has bad dims (rank %u; all are static), "
-                                  "dtype (%u) or texts",
-                                  i, variable->rank, variable->dtype);
-    }
+    if (!fits) return row_damaged(module, "variable", i, "dims, dtype or texts");
     if (variable->length == 0) continue;
     uint64_t element = ingot_dtype_length(variable->dtype);
     bool is_element = variable->length == element && element <= sizeof(uint64_t);
     if ((variable->length != (uint64_t)length && !is_element) ||
         !ingot_range_fits_u64(variable->offset, variable->length, module->constants_length)) {
-      return ingot_module_damaged(
-          module, "variable %u starts as %llu bytes at %llu of the constants", i,
-          (unsigned long long)variable->length, (unsigned long long)variable->offset);
+      return row_damaged(module, "variable", i, "initial bytes");
     }
   }
   return NULL;
@@ -316,15 +297,12 @@ static ingot_status_t check_imports(const ingot_module_t *module) {
       fits = (module->values[native->first_value + k].kind & ~INGOT_VALUE_REFERENCE) == 0;
     }
     if (!fits || !signature_fits(module, native)) {
-      return ingot_module_damaged(module,
-                                  "native function %u has bad values (%u arguments, %u results) or "
-                                  "texts",
-                                  i, native->argument_count, native->result_count);
+      return row_damaged(module, "native function", i, "values or texts");
     }
   }
   for (uint32_t i = 0; i < module->version_count; ++i) {
     if (ingot_module_name_fits(module, module->versions[i].name)) continue;
-    return ingot_module_damaged(module, "the name in row %u of its versions is no text", i);
+    return row_damaged(module, "version", i, "texts");
   }
   return NULL;
 }
@@ -338,10 +316,7 @@ static ingot_status_t check_entries(const ingot_module_t *module) {
         entry->binding_count > INGOT_ENTRY_MAX_BINDINGS || (entry->written & unused) != 0 ||
         entry->constant_count > UINT16_MAX ||
         (region && !ingot_range_fits_u64(entry->region_offset, region, module->regions_length))) {
-      return ingot_module_damaged(module,
-                                  "kernel entry %u has bad bindings (%u), constants (%u), "
-                                  "region or texts",
-                                  i, entry->binding_count, entry->constant_count);
+      return row_damaged(module, "kernel entry", i, "bindings, constants, region or texts");
     }
   }
   uint64_t end = 0;
@@ -351,10 +326,7 @@ static ingot_status_t check_entries(const ingot_module_t *module) {
         !ingot_module_name_fits(module, variant->name) ||
         variant->offset % INGOT_MODULE_ALIGNMENT != 0 || variant->offset < end ||
         !ingot_range_fits_u64(variant->offset, variant->length, module->objects_length)) {
-      return ingot_module_damaged(module,
-                                  "variant %u has bad texts, or an object that leaves its "
-                                  "section or is not behind the one before",
-                                  i);
+      return row_damaged(module, "variant", i, "range or texts");
     }
     end = variant->offset + variant->length;
   }
@@ -372,19 +344,13 @@ static ingot_status_t check_executables(const ingot_module_t *module) {
         executable->first_variant != variants ||
         executable->entry_count > module->entry_count - entries ||
         executable->variant_count > module->variant_count - variants) {
-      return ingot_module_damaged(module,
-                                  "executable %u has bad texts, or its variants or entries "
-                                  "are not those behind the executable before",
-                                  i);
+      return row_damaged(module, "executable", i, "entries, variants or texts");
     }
     variants += executable->variant_count;
     entries += executable->entry_count;
   }
-  if (entries != module->entry_count) {
-    return ingot_module_damaged(module, "%u of %u kernel entries belong to an executable", entries,
-                                module->entry_count);
-  }
-  return NULL;
+  if (entries == module->entry_count) return NULL;
+  return row_damaged(module, "kernel entry", entries, "executable");
 }
 
 static ingot_status_t check_locations(const ingot_module_t *module) {
@@ -393,10 +359,7 @@ static ingot_status_t check_locations(const ingot_module_t *module) {
     const ingot_layout_location_t *location = &module->locations[i];
     if (location->word < previous || location->word >= module->code_length ||
         !string_fits(module, location->layer) || !string_fits(module, location->op)) {
-      return ingot_module_damaged(module,
-                                  "location %u is not in order, outside of the code or has "
-                                  "bad texts",
-                                  i);
+      return row_damaged(module, "location", i, "word or texts");
     }
     previous = location->word;
   }

@@ -72,6 +72,23 @@ static ingot_status_t check_operand(ingot_verifier_t *verifier, uint32_t word,
   }
 }
 
+static ingot_status_t check_number(const ingot_verifier_t *verifier, uint32_t word,
+                                   const char *kind, uint32_t ordinal, uint32_t count) {
+  REFUSE_UNLESS(ordinal < count, "%s %u of %u", kind, ordinal, count);
+  return NULL;
+}
+
+/* Of what i64 or f64 registers are read from, written to and rounded to. */
+static ingot_status_t check_dtype(const ingot_verifier_t *verifier, uint32_t word, uint32_t dtype,
+                                  bool is_float) {
+  bool fits = is_float ? dtype == INGOT_DTYPE_F16 || dtype == INGOT_DTYPE_BF16 ||
+                             dtype == INGOT_DTYPE_F32 || dtype == INGOT_DTYPE_F64
+                       : ingot_dtype_is_integer((ingot_dtype_t)dtype);
+  REFUSE_UNLESS(fits, "dtype %u is not %s", dtype,
+                is_float ? "f16, bf16, f32 or f64" : "an integer's");
+  return NULL;
+}
+
 static ingot_status_t check_return_operands(const ingot_verifier_t *verifier, uint32_t word,
                                             const ingot_operand_t *operands) {
   REFUSE_UNLESS(operands[0].count + operands[1].count + operands[2].count == 0,
@@ -108,12 +125,13 @@ static ingot_status_t check_value_operands(const ingot_verifier_t *verifier, uin
   const ingot_operand_t *numbers = &decoded->operands[first];
   uint32_t number = numbers[0].value;
   uint32_t count = result ? function->result_count : function->argument_count;
-  REFUSE_UNLESS(number < count, "%s %u of %u", result ? "result" : "argument", number, count);
+  const char *kind = result ? "result" : "argument";
+  INGOT_TRY(check_number(verifier, word, kind, number, count));
   const ingot_layout_value_t *value = &verifier->module->values[function->first_value + number];
   if (result) value += function->argument_count;
   uint32_t rank = value->rank;
-  REFUSE_UNLESS(list == ((value->kind & ~INGOT_VALUE_REFERENCE) != 0), "%s %u is %s",
-                result ? "result" : "argument", number, list ? "a tensor" : "no tensor");
+  REFUSE_UNLESS(list == ((value->kind & ~INGOT_VALUE_REFERENCE) != 0), "%s %u is %s", kind, number,
+                list ? "a tensor" : "no tensor");
   if (list) return NULL;
   if (result) {
     REFUSE_UNLESS(numbers[1].count == rank, "%u dims for result %u of rank %u", numbers[1].count,
@@ -129,7 +147,7 @@ static ingot_status_t check_dispatch_operands(const ingot_verifier_t *verifier, 
                                               const ingot_operand_t *operands) {
   const ingot_module_t *module = verifier->module;
   uint32_t number = operands[0].value;
-  REFUSE_UNLESS(number < module->entry_count, "kernel entry %u of %u", number, module->entry_count);
+  INGOT_TRY(check_number(verifier, word, "kernel entry", number, module->entry_count));
   const ingot_layout_entry_t *entry = &module->entries[number];
   REFUSE_UNLESS(
       operands[6].count == entry->constant_count && operands[7].count == entry->binding_count,
@@ -148,8 +166,7 @@ static ingot_status_t check_native_operands(ingot_verifier_t *verifier, uint32_t
                                             const ingot_operand_t *operands) {
   const ingot_module_t *module = verifier->module;
   uint32_t number = operands[0].value;
-  REFUSE_UNLESS(number < module->native_count, "native function %u of %u", number,
-                module->native_count);
+  INGOT_TRY(check_number(verifier, word, "native function", number, module->native_count));
   const ingot_layout_native_t *native = &module->natives[number];
   uint32_t tensors = native->argument_count + native->result_count;
   uint32_t dims = 0;
@@ -161,12 +178,6 @@ static ingot_status_t check_native_operands(ingot_verifier_t *verifier, uint32_t
   uint32_t last = operands[1].value + lists;
   if (lists > 0 && verifier->list_count < last) verifier->list_count = last;
   return NULL;
-}
-
-/* Float dtypes that f64 registers are read from, written to and rounded to. */
-static bool is_register_float(uint32_t dtype) {
-  return dtype == INGOT_DTYPE_F16 || dtype == INGOT_DTYPE_BF16 || dtype == INGOT_DTYPE_F32 ||
-         dtype == INGOT_DTYPE_F64;
 }
 
 /* Lists exist by being named; an element has the rank of a tensor at most. */
@@ -214,59 +225,31 @@ static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
     case INGOT_OP_ARGUMENT_DIM:
     case INGOT_OP_RESULT_BUFFER: return check_value_operands(verifier, word, decoded);
     case INGOT_OP_DISPATCH: return check_dispatch_operands(verifier, word, operands);
-    case INGOT_OP_WRAP_I64:
-      REFUSE_UNLESS(ingot_dtype_is_integer((ingot_dtype_t)operands[2].value),
-                    "%u is no integer dtype", operands[2].value);
-      return NULL;
-    case INGOT_OP_ROUND_F64:
-      REFUSE_UNLESS(is_register_float(operands[2].value), "dtype %u is not f16, bf16, f32 or f64",
-                    operands[2].value);
-      return NULL;
+    case INGOT_OP_WRAP_I64: return check_dtype(verifier, word, operands[2].value, false);
+    case INGOT_OP_ROUND_F64: return check_dtype(verifier, word, operands[2].value, true);
     case INGOT_OP_READ_I64:
-    case INGOT_OP_WRITE_I64:
-      REFUSE_UNLESS(ingot_dtype_is_integer((ingot_dtype_t)operands[3].value),
-                    "%u is no integer dtype", operands[3].value);
-      return NULL;
+    case INGOT_OP_WRITE_I64: return check_dtype(verifier, word, operands[3].value, false);
     case INGOT_OP_READ_F64:
-    case INGOT_OP_WRITE_F64:
-      REFUSE_UNLESS(is_register_float(operands[3].value), "dtype %u is not f16, bf16, f32 or f64",
-                    operands[3].value);
-      return NULL;
+    case INGOT_OP_WRITE_F64: return check_dtype(verifier, word, operands[3].value, true);
     case INGOT_OP_NATIVE_CALL:
       INGOT_TRY(check_init(verifier, word, false));
       return check_native_operands(verifier, word, operands);
     case INGOT_OP_ARENA: return check_init(verifier, word, true);
     case INGOT_OP_PARAMETER:
       INGOT_TRY(check_init(verifier, word, true));
-      REFUSE_UNLESS(operands[2].value < module->parameter_count, "parameter %u of %u",
-                    operands[2].value, module->parameter_count);
-      return NULL;
+      return check_number(verifier, word, "parameter", operands[2].value, module->parameter_count);
     case INGOT_OP_VARIABLE_READ:
     case INGOT_OP_VARIABLE_WRITE:
     case INGOT_OP_VARIABLE_GROW:
       INGOT_TRY(check_init(verifier, word, false));
-      REFUSE_UNLESS(operands[2].value < module->variable_count, "variable %u of %u",
-                    operands[2].value, module->variable_count);
-      return NULL;
+      return check_number(verifier, word, "variable", operands[2].value, module->variable_count);
     case INGOT_OP_GLOBAL_LOAD:
     case INGOT_OP_GLOBAL_STORE:
       INGOT_TRY(check_init(verifier, word, decoded->code == INGOT_OP_GLOBAL_STORE));
-      REFUSE_UNLESS(operands[1].value < module->global_count, "global %u of %u", operands[1].value,
-                    module->global_count);
-      return NULL;
-    case INGOT_OP_LIST_CLEAR:
-    case INGOT_OP_LIST_COPY:
-    case INGOT_OP_LIST_SWAP:
-    case INGOT_OP_LIST_INSERT:
-    case INGOT_OP_LIST_ERASE:
-    case INGOT_OP_LIST_SET:
-    case INGOT_OP_LIST_EXTEND:
-    case INGOT_OP_LIST_LENGTH:
-    case INGOT_OP_LIST_DIM:
-    case INGOT_OP_LIST_GET:
-    case INGOT_OP_LIST_ARGUMENT:
-    case INGOT_OP_LIST_RESULT: return check_list_operands(verifier, word, decoded);
-    default: return NULL; /* registers and immediates only */
+      return check_number(verifier, word, "global", operands[1].value, module->global_count);
+    default: /* of others registers and immediates only */
+      if (decoded->code < INGOT_OP_LIST_CLEAR) return NULL;
+      return check_list_operands(verifier, word, decoded);
   }
 }
 

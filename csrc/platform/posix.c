@@ -106,7 +106,7 @@ bool ingot_thread_prioritize(int32_t priority) {
 
 void ingot_thread_yield(void) { (void)sched_yield(); }
 
-uintptr_t ingot_thread_self(void) { return (uintptr_t)pthread_self(); }
+uintptr_t ingot_thread_self(void) { return (uintptr_t)&errno; } /* every thread has its own */
 
 int64_t ingot_process_id(void) { return (int64_t)getpid(); }
 

@@ -63,7 +63,7 @@ static __attribute__((noinline)) ingot_status_t size_failure(const ingot_vm_cont
   }
   return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
                              "a size does not fit 64 bits: %s of %" PRId64 " and %" PRId64,
-                             ingot_instruction(code)->name, a, b);
+                             ingot_instruction_name(code), a, b);
 }
 
 static __attribute__((noinline)) ingot_status_t unset_global(const ingot_vm_context_t *context,

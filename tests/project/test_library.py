@@ -15,7 +15,8 @@ from ingot.hal import header
 pytestmark = pytest.mark.slow  # the library is built for it
 
 ROOT = Path(__file__).resolve().parents[2]
-MAX_LENGTH = 131_000  # bytes of the stripped library built with -Os, for the CPU only
+MAX_LENGTH = 128_400  # bytes of the stripped library built for size, for the CPU only
+MAX_HELLO_LENGTH = 99_500  # code and constants of samples/hello with what it uses of it
 MAX_SMALL_LENGTH = 101_700  # without files, threads and a loader of kernels
 MAX_OPENCL_LENGTH = 46_000  # what the OpenCL driver adds
 PROGRAM = """
@@ -72,6 +73,10 @@ def test_stripped_library_is_small(
     assert _library_length(only_cpu) < MAX_LENGTH
     assert not (only_cpu / "include" / "ingot" / "opencl.h").exists()
     assert _library_length(installed) - _library_length(only_cpu) < MAX_OPENCL_LENGTH
+    hello, library = tmp_path_factory.mktemp("hello") / "hello", only_cpu / "lib" / "libingot.a"
+    words = (f"-I{only_cpu / 'include'}", ROOT / "samples" / "hello" / "hello.c", library)
+    _run("cc", "-Os", *words, "-Wl,--gc-sections", "-pthread", "-ldl", "-o", hello)
+    assert int(_run("size", hello).splitlines()[1].split()[0]) < MAX_HELLO_LENGTH
     without = " ".join(f"-DINGOT_NO_{feature}" for feature in ("FILES", "THREADS", "LOADER"))
     small = _install(tmp_path_factory, "-DINGOT_OPENCL=OFF", f"-DCMAKE_C_FLAGS={without}")
     assert _library_length(small) < MAX_SMALL_LENGTH

@@ -78,8 +78,8 @@ ingot_status_t ingot_hal_cpu_read_options(const ingot_allocator_t *allocator,
     return ingot_status_create(
         allocator, INGOT_STATUS_INVALID_ARGUMENT,
         "device '%.100s': bad option at '%.60s', expected as in 'cpu://?threads=4&affinity=0-3,6&"
-        "priority=low&spin=off': threads= from 1 to %d, affinity= of processors, priority= low, "
-        "normal or high, spin= on or off",
+        "priority=low&spin=off': threads= from 1 to %d, priority= low, normal or high, spin= on "
+        "or off",
         uri->text, uri->path_length > 0 ? uri->path : option, INGOT_HAL_CPU_MAX_THREADS);
   }
   return out_options->is_bound ? check_processors(allocator, uri, &out_options->processors) : NULL;

@@ -58,7 +58,9 @@ static void without_memory_there_is_still_a_status(void) {
 static void codes_have_names(void) {
   EXPECT_TEXT(ingot_status_code_name(INGOT_STATUS_OK), "OK");
   EXPECT_TEXT(ingot_status_code_name(INGOT_STATUS_OUT_OF_MEMORY), "OutOfMemory");
+  EXPECT_TEXT(ingot_status_code_name(INGOT_STATUS_INTERNAL), "Internal");
   EXPECT(ingot_status_code_name(999) == NULL);
+  EXPECT(ingot_status_code_name((ingot_status_code_t)-1) == NULL);
 }
 
 static ingot_status_t fail_second(int *reached) {

@@ -223,7 +223,7 @@ static void append_words(builder_t *builder, int64_t value, size_t count) {
 
 uint32_t builder_emit(builder_t *builder, uint32_t code, const int64_t *operands, size_t count) {
   uint32_t start = builder_word(builder);
-  const char *letters = ingot_instruction(code)->operands;
+  const char *letters = ingot_instruction_operands(code);
   size_t at = 0;
   append_words(builder, code, 1);
   while (letters && *letters) {

@@ -151,7 +151,7 @@ static void result_views_are_refused_for_lists_and_over_elements(void) {
   ingot_buffer_view_t *arguments[ARGUMENTS] = {list_of(elements, 1), NULL, NULL};
   ingot_buffer_view_t *results[RESULTS] = {NULL};
   results[Y] = harness_view(&harness, data, INGOT_DTYPE_F32, 2);
-  EXPECT_STATUS(call(arguments, results), INVALID_ARGUMENT, "result 1 'y' is a sequence or an");
+  EXPECT_STATUS(call(arguments, results), INVALID_ARGUMENT, "result 1 'y' is no tensor");
   release_all(results, RESULTS);
   REQUIRE_OK(ingot_buffer_view_wrap(harness.device, &count, 8, INGOT_DTYPE_I64, 0, NULL, NULL, NULL,
                                     &results[COUNT]));
@@ -198,10 +198,10 @@ static void results_are_what_the_signature_says(void) {
                 "result 0 'ys' is made twice");
   EXPECT_STATUS(pass_on(INGOT_VALUE_SEQUENCE, 1, dims, 0), DATA_LOSS, "may not have been made");
   EXPECT_STATUS(pass_on(0, 1, dims, 1), DATA_LOSS, "result 0 is a tensor");
-  EXPECT_STATUS(pass_on(INGOT_VALUE_ANY_RANK, 0, NULL, 1), DATA_LOSS, "value 1 has a bad kind");
+  EXPECT_STATUS(pass_on(INGOT_VALUE_ANY_RANK, 0, NULL, 1), DATA_LOSS, "value 1 has bad kind");
   EXPECT_STATUS(pass_on(INGOT_VALUE_SEQUENCE | INGOT_VALUE_ANY_RANK, 1, dims, 1), DATA_LOSS,
-                "value 1 has a bad kind");
-  EXPECT_STATUS(pass_on(8, 1, dims, 1), DATA_LOSS, "value 1 has a bad kind");
+                "value 1 has bad kind");
+  EXPECT_STATUS(pass_on(8, 1, dims, 1), DATA_LOSS, "value 1 has bad kind");
 }
 
 static void tensor_instructions_on_lists_are_refused(void) {

@@ -162,7 +162,7 @@ static void emit_case(builder_t *builder, uint32_t code, int64_t number) {
   size_t count = 0;
   int64_t next_i64 = 1;
   int64_t next_f64 = 1;
-  for (const char *letter = ingot_instruction(code)->operands; *letter; ++letter) {
+  for (const char *letter = ingot_instruction_operands(code); *letter; ++letter) {
     int64_t value = 0; /* the target */
     if (*letter == 'i') value = next_i64++;
     if (*letter == 'f') value = next_f64++;
@@ -186,7 +186,7 @@ static void integer_instructions_compute_their_values(void) {
     int64_t got = 0;
     EXPECT_OK(run_module(builder, INGOT_DTYPE_I64, 1, &got));
     if (got != test->expected) {
-      FAIL("case %zu, %s: %" PRId64 ", expected %" PRId64, i, ingot_instruction(test->code)->name,
+      FAIL("case %zu, %s: %" PRId64 ", expected %" PRId64, i, ingot_instruction_name(test->code),
            got, test->expected);
     }
   }
@@ -201,7 +201,7 @@ static void float_instructions_compute_their_values(void) {
     EMIT(CONST_F64, 1, builder_f64(test->inputs[0]));
     EMIT(CONST_F64, 2, builder_f64(test->inputs[1]));
     emit_case(builder, test->code, test->number);
-    if (ingot_instruction(test->code)->operands[0] == 'I') EMIT(I64_TO_F64, 0, 0);
+    if (ingot_instruction_operands(test->code)[0] == 'I') EMIT(I64_TO_F64, 0, 0);
     emit_result(builder, 1);
     EMIT(WRITE_F64, 0, 20, 0, INGOT_DTYPE_F64);
     EMIT(RETURN, 0, 0, 0);
@@ -211,7 +211,7 @@ static void float_instructions_compute_their_values(void) {
                     ? isnan(got)
                     : got == test->expected && signbit(got) == signbit(test->expected);
     if (!same) {
-      FAIL("case %zu, %s: %g, expected %g", i, ingot_instruction(test->code)->name, got,
+      FAIL("case %zu, %s: %g, expected %g", i, ingot_instruction_name(test->code), got,
            test->expected);
     }
   }
@@ -342,7 +342,7 @@ static void every_opcode_is_run_by_some_test(void) {
   size_t count = sizeof(elsewhere) / sizeof(elsewhere[0]);
   for (size_t i = 0; i < count; ++i) covered[elsewhere[i]] = true;
   for (uint32_t code = 0; code < 256; ++code) {
-    const char *name = ingot_instruction(code)->name;
+    const char *name = ingot_instruction_name(code);
     if (name[0] && !covered[code]) FAIL("no test runs %s", name);
   }
 }

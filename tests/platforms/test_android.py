@@ -20,8 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 MAIN = ROOT / "samples/android/app/src/main"
 KOTLIN = [MAIN / "java/dev/ingot" / name for name in ("Model.kt", "Tensor.kt")]
 STANDARD_LIBRARY = "/usr/share/java/kotlin-stdlib.jar"
-NATIVE = (str(MAIN / "cpp/ingot_jni.c"), "csrc/ingot.c")
-FLAGS = ("-std=gnu11", "-fvisibility=hidden", "-DINGOT_API=", "-Icsrc/include", "-Icsrc")
+NATIVE = (str(MAIN / "cpp/ingot_jni.c"), str(ROOT / "csrc/ingot.c"))
+FLAGS = (
+    *("-std=gnu11", "-fvisibility=hidden", "-DINGOT_API="),
+    *(f"-I{ROOT / each}" for each in ("csrc/include", "csrc")),
+)
 # In libc.so and libdl.so from API 24 on (Android 7), by bionic's own lists.
 BIONIC = set(
     re.findall(

@@ -20,7 +20,7 @@ from ingot.compiler.bundling.example import _elements
 from ingot.compiler.bundling.interface import safe_name
 from ingot.compiler.targets.cpu import toolchain
 from ingot.compiler.targets.cpu.compilers import find_ziglang
-from tests.support.emulators import need_tool
+from tests.support.emulators import ZIG_TARGETS, need_tool
 
 Array = np.ndarray[Any, Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,8 +29,8 @@ ZIG = f"{find_ziglang()} cc -target "
 LIMIT = 64 * 1024
 
 MACHINES = {
-    "aarch64": ("aarch64-linux-musl", ("qemu-aarch64",)),
-    "armv7-neon": ("thumb-linux-musleabihf -mcpu=cortex_a7", ("qemu-arm",)),
+    "aarch64": (" ".join(ZIG_TARGETS["aarch64"]), ("qemu-aarch64",)),
+    "armv7-neon": (" ".join(ZIG_TARGETS["arm"]), ("qemu-arm",)),
     "cortex-m4": (
         "thumb-freestanding-eabihf -mcpu=cortex_m4",
         ("qemu-system-arm", "-machine", "mps2-an386", "-semihosting", "-nographic", "-kernel"),

@@ -12,7 +12,7 @@ import pytest
 
 import ingot
 from ingot.compiler.targets.cpu.compilers import find_ziglang
-from tests.support.emulators import ZIG_TARGETS, need_tool, zig_cc
+from tests.support.emulators import ZIG_FLAGS, ZIG_TARGETS, need_tool, zig_cc
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ C_TESTS = (
     *("base/memory", "base/status", "module/verify", "api/failure", "api/native"),
     *("vm/debug", "vm/edge", "vm/list", "vm/opcode", "vm/state"),
 )
-BUILDER = "tests/csrc/module/builder.c"
+BUILDER = ROOT / "tests/csrc/module/builder.c"
 
 
 class Machine(NamedTuple):
@@ -49,14 +49,15 @@ def wine_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def _build(machine: Machine, program: Path, *files: str | Path) -> None:
     need_tool(machine.command[0])
-    zig = (str(find_ziglang()), "cc", "-fno-sanitize=undefined")
+    zig = (str(find_ziglang()), "cc", *ZIG_FLAGS)
     _compile(program, *zig, "-target", *machine.target, *files)
 
 
 def _compile(program: Path, *words: str | Path) -> None:
-    flags = ("-Os", "-Icsrc/include", "-Icsrc", "-Itests/csrc", "csrc/ingot.c", "-lm")
-    command = [*map(str, words), *flags, "-o", str(program)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    includes = (f"-I{ROOT / each}" for each in ("csrc/include", "csrc", "tests/csrc"))
+    flags = (*includes, str(ROOT / "csrc/ingot.c"), "-lm", "-o", str(program))
+    command = [*map(str, words), *flags]
+    done = subprocess.run(command, cwd=program.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
 
 
@@ -100,7 +101,7 @@ def test_c_tests_pass(name: str, tmp_path: Path, wine_prefix: str) -> None:
 def test_c_tests_pass_without_threads_files_and_loader(tmp_path: Path) -> None:
     program = tmp_path / "all"
     parts = [f"-DINGOT_NO_{part}" for part in ("THREADS", "FILES", "LOADER")]
-    _compile(program, "cc", *parts, BUILDER, *_write_program(tmp_path))
+    _compile(program, "cc", "-Os", *parts, BUILDER, *_write_program(tmp_path))
     done = subprocess.run([str(program)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
@@ -125,7 +126,7 @@ def test_windows_says_hello_by_the_dll(tmp_path: Path, wine_prefix: str) -> None
     _build(machine, library, "-shared", "-s", "-DINGOT_API=__declspec(dllexport)")
     program, sample = tmp_path / "hello.exe", ROOT / "samples/hello"
     files = (sample / "hello.c", tmp_path / "ingot.lib", "-o", program)
-    zig_cc(*machine.target, "-Icsrc/include", *files)
+    zig_cc(*machine.target, *ZIG_FLAGS, f"-I{ROOT / 'csrc/include'}", *files)
     ingot.compile(sample / "hello.onnx", variants=[machine.variant]).save(tmp_path / "hello.ingot")
     said = _run(machine, program, "hello.ingot", "0", "1", "2", "3", prefix=wine_prefix)
     assert said.split() == ["1", "2", "3", "4"]

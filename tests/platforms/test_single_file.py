@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from ingot.hal import header
-from tests.support.emulators import zig_cc
+from tests.support.emulators import ZIG_FLAGS, zig_cc
 from tests.support.object_files import macho_libraries, macho_symbols, pe_exports
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wswitch-enum", "-Werror")
-BARE = ("-Icsrc/platform/freestanding",)
+CSRC = ROOT / "csrc"
+SOURCE = CSRC / "ingot.c"
+BARE = (f"-I{CSRC / 'platform/freestanding'}",)
 CORTEX_M4 = ("thumb-freestanding-eabi", "-mcpu=cortex_m4", *BARE)
 TARGETS = (
     ("x86_64-linux-gnu.2.17",),
@@ -35,14 +37,14 @@ TARGETS = (
     ("wasm32-freestanding", *BARE),
     CORTEX_M4,
 )
-INCLUDES = ("-Icsrc/include", "-Icsrc")
-SHARED = ("-Os", "-shared", "-s", "-fvisibility=hidden")
+INCLUDES = (f"-I{CSRC / 'include'}", f"-I{CSRC}")
+SHARED = (*ZIG_FLAGS, "-shared", "-s", "-fvisibility=hidden")
 PARTS = ("INGOT_NO_THREADS", "INGOT_NO_FILES", "INGOT_NO_LOADER", "INGOT_NO_MALLOC")
 PUBLIC = header.declarations(header.read("ingot.h"))
 
 
 def _check(target: str, *options: str | Path) -> None:
-    zig_cc(target, *INCLUDES, "-std=c11", "-O0", *WARNINGS, *options, "csrc/ingot.c")
+    zig_cc(target, *INCLUDES, "-std=c11", "-O0", *WARNINGS, *options, SOURCE)
 
 
 @pytest.mark.parametrize("words", TARGETS, ids=lambda words: words[0])
@@ -81,7 +83,7 @@ def test_dylib_needs_the_system_only_and_exports_the_interface(
     machine: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "libingot.dylib"
-    zig_cc(f"{machine}-macos", *INCLUDES, *SHARED, "csrc/ingot.c", "-o", path)
+    zig_cc(f"{machine}-macos", *INCLUDES, *SHARED, SOURCE, "-o", path)
     data = path.read_bytes()
     exported = {each.name for each in macho_symbols(data) if not each.is_undefined}
     assert macho_libraries(data) == {"/usr/lib/libSystem.B.dylib"}
@@ -93,7 +95,7 @@ def test_dylib_needs_the_system_only_and_exports_the_interface(
 def test_dll_exports_the_interface(tmp_path: Path) -> None:
     path = tmp_path / "ingot.dll"
     api = "-DINGOT_API=__declspec(dllexport)"
-    zig_cc("x86_64-windows-gnu", *INCLUDES, *SHARED, api, "csrc/ingot.c", "-o", path)
+    zig_cc("x86_64-windows-gnu", *INCLUDES, *SHARED, api, SOURCE, "-o", path)
     exported = pe_exports(path.read_bytes())
     assert {name for name in exported if f"{name}(" not in PUBLIC} == set()
     assert "ingot_session_call" in exported

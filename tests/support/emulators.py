@@ -28,6 +28,7 @@ from ingot.hal.spec import DType, dtype_of_code
 
 __all__ = [
     "EMULATED",
+    "ZIG_FLAGS",
     "ZIG_TARGETS",
     "Job",
     "borrowed_headers",
@@ -58,9 +59,16 @@ EMULATED = {
 
 ZIG_TARGETS = {
     "aarch64": ("aarch64-linux-musl",),
-    "arm": ("arm-linux-musleabihf", "-mcpu=cortex_a7"),
+    "arm": ("thumb-linux-musleabihf", "-mcpu=cortex_a7"),
     "riscv64": ("riscv64-linux-musl",),
 }
+ZIG_FLAGS = (
+    *("-Os", "-fno-sanitize=undefined"),
+    *("-fno-unwind-tables", "-fno-asynchronous-unwind-tables"),
+)
+"""Of all programs, as of bundles: zig compiles a C library for each level, with and without unwind
+tables, which takes it most of a minute."""
+
 _BORROWED = {
     "aarch64-ios": ("any-darwin-any",),
     "aarch64-linux-android": (
@@ -100,8 +108,9 @@ def borrowed_headers(target: str) -> list[str]:
     return [f"-isystem{folder / each}" for each in _BORROWED.get(target, ())]
 
 
-def zig_cc(target: str, *words: str | Path, folder: Path = _ROOT) -> None:
-    """Compile in the folder, with no warning."""
+def zig_cc(target: str, *words: str | Path, folder: Path = _FOLDER) -> None:
+    """Compile in the folder, with no warning. Paths are absolute: where zig itself lies below the
+    folder, it calls its files otherwise and compiles its libraries again."""
     need_zig()
     flags = ("-target", target, "-fno-sanitize=undefined", *borrowed_headers(target))
     command = [str(find_ziglang()), "cc", *flags, *map(str, words)]
@@ -137,12 +146,9 @@ def converts_vectors() -> bool:
 def program(machine: str) -> Path:
     """The program for Linux on a machine, linked statically, with the runtime in it."""
     path = _FOLDER / f"emulated-{machine}"
-    target = ZIG_TARGETS[machine]
-    command = [str(find_ziglang()), "cc", "-target", *target, "-Os", "-fno-sanitize=undefined"]
-    command += ["-Icsrc", "-Icsrc/include", "tests/platforms/emulated.c", "csrc/ingot.c"]
-    command += ["-o", str(path)]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[:4000]
+    csrc = _ROOT / "csrc"
+    words = (f"-I{csrc}", f"-I{csrc / 'include'}", csrc / "ingot.c", "-o", path)
+    zig_cc(*ZIG_TARGETS[machine], *ZIG_FLAGS, _ROOT / "tests/platforms/emulated.c", *words)
     return path
 
 

@@ -12,9 +12,10 @@ import pytest
 import ingot
 from ingot import ops
 from tests.support.emulators import EMULATED, need_emulator, run_module
+from tests.support.products import error_of
 
 Array = np.ndarray[Any, Any]
-MACHINES = [name for name in EMULATED if not name.startswith("wasm32")]
+MACHINES = [name for name in EMULATED if not name.startswith("wasm32") and "bf16" not in name]
 HERE = "x86-64-v3"
 RANDOM = np.random.default_rng(8)
 WEIGHTS = RANDOM.standard_normal((3, 16, 16)).astype(np.float32)
@@ -73,3 +74,22 @@ def test_models_give_on_other_machines_what_they_give_here(
     for name, (path, argument, wanted) in modules.items():
         (found,) = run_module(variant, path, [argument], 1)
         np.testing.assert_allclose(found, wanted, rtol=3e-5, atol=3e-6, err_msg=name)
+
+
+@pytest.mark.slow
+def test_factors_of_bf16_give_the_same_with_an_instruction_and_without(tmp_path: Path) -> None:
+    weight = RANDOM.standard_normal((64, 96)).astype(np.float32)
+
+    @ingot.program(ingot.spec("f32[n,64]"))
+    def projection(x: Any) -> Any:
+        return ops.matmul(x, weight)
+
+    path, variants = tmp_path / "bf16.ingot", ["aarch64-bf16", "aarch64", HERE]
+    ingot.compile(projection, precision="bf16", variants=variants).save(path)
+    x = RANDOM.standard_normal((7, 64)).astype(np.float32)
+    wanted = np.asarray(ingot.load(path)(x))
+    assert np.abs(wanted - x @ weight).max() > 1e-3
+    for variant in variants[:2]:
+        need_emulator(variant)
+        (found,) = run_module(variant, path, [x], 1)
+        assert error_of(found, wanted) <= 1e-6

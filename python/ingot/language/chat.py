@@ -31,7 +31,10 @@ def add_chat(commands: Any) -> None:
     parser.add_argument("--raw", action="store_true", help="go on from texts as they are")
     parser.add_argument("--capacity", type=int, metavar="COUNT", help="tokens of the cache")
     parser.add_argument(
-        "--precision", default="f32", metavar="NAME", help="of activations: f32, or int8, faster"
+        "--precision",
+        default="f32",
+        metavar="NAME",
+        help="of activations: f32; int8, faster; or bf16, as of weights that are no codes",
     )
     parser.add_argument("--cache", default="f32", metavar="TYPE", help="f32 or f16, half as large")
     parser.add_argument(

@@ -27,6 +27,7 @@ __all__ = [
     "parts_of",
     "product_in_words",
     "tensor_in_words",
+    "unit_of",
     "word_of",
 ]
 
@@ -35,7 +36,7 @@ BYTES_OF_WORD = 4
 Parts = tuple[DType, DType]
 """What the words of the left and the right side hold: i8 or u8, or both bf16."""
 
-_I32, _U8 = dtype("i32"), dtype("u8")
+_I32 = dtype("i32")
 
 _COPIED = 16
 """Bytes that are copied at once."""
@@ -53,14 +54,14 @@ def parts_of(a: DType, b: DType, result: DType, target: TargetInfo) -> Parts | N
 
 def product_in_words(p: Product, target: TargetInfo) -> tuple[Product, Parts] | None:
     """The product as one of words; None if its operands do not lie so. Of two activations, a side
-    that stays bytes has a depth stride of four steps, and its last word may not be whole."""
+    that stays parts has a depth stride of a word's, and its last word of bytes may not be whole."""
     parts = parts_of(p.left.dtype, p.right.dtype, p.dtype, target)
     if parts is None or p.depth == 0:
         return None
     steps = BYTES_OF_WORD // p.left.dtype.bytes
     depth = ceildiv(p.depth, steps)
-    if not p.right.packed and steps == BYTES_OF_WORD:
-        left, right = (_operand_in_words(each, p.depth) for each in (p.left, p.right))
+    if not p.right.packed and (steps == BYTES_OF_WORD or modulo(p.depth, steps) == 0):
+        left, right = (_operand_in_words(each, p.depth, steps) for each in (p.left, p.right))
         return replace(p, depth=depth, left=left, right=right), parts
     if not p.right.packed or not isinstance(p.depth, int) or p.depth % steps:
         return None
@@ -68,12 +69,12 @@ def product_in_words(p: Product, target: TargetInfo) -> tuple[Product, Parts] | 
     return replace(p, depth=depth, left=left, right=replace(p.right, dtype=_I32)), parts
 
 
-def _operand_in_words(x: Operand, depth: Dim) -> Operand:
+def _operand_in_words(x: Operand, depth: Dim, steps: int) -> Operand:
     """A side that is no panels, as words if these lie one after another."""
     lengths = (depth, x.stride, *x.batch_strides)
-    if x.depth_stride != 1 or any(modulo(each, BYTES_OF_WORD) != 0 for each in lengths):
-        return replace(x, depth_stride=x.depth_stride * BYTES_OF_WORD)
-    stride, *batch = (floordiv(each, BYTES_OF_WORD) for each in lengths[1:])
+    if x.depth_stride != 1 or any(modulo(each, steps) != 0 for each in lengths):
+        return replace(x, depth_stride=x.depth_stride * steps)
+    stride, *batch = (floordiv(each, steps) for each in lengths[1:])
     return replace(x, dtype=_I32, stride=stride, batch_strides=tuple(batch))
 
 
@@ -86,6 +87,11 @@ def tensor_in_words(type: TensorType) -> TensorType | None:
     return TensorType(_I32, (*type.shape[:-1], last // steps))
 
 
+def unit_of(part: DType) -> DType:
+    """The integer that a part is read as."""
+    return dtype(f"u{part.bits}")
+
+
 def copy_words(
     b: LoopBuilder,
     p: Product,
@@ -94,32 +100,37 @@ def copy_words(
     at: int,
     pitch: int,
 ) -> Value:
-    """Words [start, start + count) of rows of the left side of a product of bytes in scratch at
-    `at`, a row each `pitch` words. `rows`: memory of u8, and where word `start` of each row begins.
-    Zeros follow the last step."""
+    """Words [start, start + count) of rows of the left side of a product in scratch at `at`, a row
+    each `pitch` words. `rows`: memory of units, and where word `start` of each row begins. Zeros
+    follow the last step."""
     (a, bases), (start, count), stride = rows, words, p.left.depth_stride
-    memory, lanes = b.scratch(at, _U8), _COPIED if stride == 1 else 1
-    left = b.sub(b.dim(p.depth), b.mul(start, BYTES_OF_WORD))
-    with b.for_(0, b.mul(count, BYTES_OF_WORD), lanes) as loop:
+    steps, most = BYTES_OF_WORD // p.left.dtype.bytes, _COPIED // p.left.dtype.bytes
+    memory, lanes = b.scratch(at, unit_of(p.left.dtype)), most if stride == 1 else 1
+    left = b.sub(b.dim(p.depth), b.mul(start, steps))
+    with b.for_(0, b.mul(count, steps), lanes) as loop:
         live = b.max(b.min(b.sub(left, loop.index), lanes), 0)
         for i, base in enumerate(bases):
             place = b.add(base, b.mul(loop.index, b.dim(stride)))
-            value = b.load(a, place, _COPIED, live)
-            to = b.add(i * pitch * BYTES_OF_WORD, loop.index)
+            value = b.load(a, place, most, live)
+            to = b.add(i * pitch * steps, loop.index)
             b.store(memory, to, value, None if lanes > 1 else 1)
     return b.scratch(at, _I32)
 
 
-def word_of(b: LoopBuilder, step: Index, depth: Dim, line: Callable[[Index], Value]) -> Value:
-    """Lanes of words of depth steps 4 `step`, ...; `line(k)` gives the bytes of step k as u8.
-    Bytes behind the last step are any: they meet zeros."""
+def word_of(
+    b: LoopBuilder, step: Index, depth: Dim, part: DType, line: Callable[[Index], Value]
+) -> Value:
+    """Lanes of the words that begin at 4 `step` of bytes, 2 `step` of bf16; `line(k)` gives the
+    units of step k. Bytes behind the last step are any: they meet zeros."""
     word: Value | None = None
-    for place in range(BYTES_OF_WORD):
-        k = b.add(b.mul(step, BYTES_OF_WORD), place)
-        if modulo(depth, BYTES_OF_WORD) != 0:
+    steps = BYTES_OF_WORD // part.bytes
+    for place in range(steps):
+        k = b.add(b.mul(step, steps), place)
+        if modulo(depth, steps) != 0:
             k = b.min(k, b.sub(b.dim(depth), 1))
-        part = b.convert(line(k), _I32)
-        part = b.op("shift_left", part, b.constant(8 * place, _I32, lanes_of(part)))
-        word = part if word is None else b.op("or", word, part)
+        bits = b.convert(line(k), _I32)
+        shift = b.constant(part.bits * place, _I32, lanes_of(bits))
+        bits = b.op("shift_left", bits, shift)
+        word = bits if word is None else b.op("or", word, bits)
     assert word is not None
     return word

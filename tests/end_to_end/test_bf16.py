@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -92,6 +93,34 @@ def test_a_program_of_bf16_is_multiplied_as_it_is() -> None:
     a, b = (draw(*shape).astype(ml_dtypes.bfloat16) for shape in ((3, 66), (66, 80)))
     got = np.asarray(ingot.load(module, parameters={"b": b})(a))
     assert error_of(got, rounded(a) @ rounded(b)) <= 2e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("equation", "operands", "result", "axes"),
+    [
+        ("ji,jk->ik", ((70, "n"), (70, 40)), "f32[n,40]", ((), (), (0,), (0,))),
+        ("qhd,khd->hqk", (("n", 6, 64), (50, 6, 64)), "f32[6,n,50]", ((1,), (1,), (2,), (2,))),
+        ("hqk,khd->hqd", ((6, "n", 50), (50, 6, 64)), "f32[6,n,64]", ((0,), (1,), (2,), (0,))),
+    ],
+)
+def test_two_activations_are_rounded(
+    equation: str, operands: Sequence[Sequence[Any]], result: str, axes: Any
+) -> None:
+    names = ("lhs_batch", "rhs_batch", "lhs_contract", "rhs_contract")
+    given = ", ".join(f"{name}={list(each)}" for name, each in zip(names, axes, strict=True))
+    first, second = (f"f32[{','.join(map(str, shape))}]" for shape in operands)
+    text = (
+        f'module {{}} {{ func @main(%a: {first} "a", %b: {second} "b") -> ({result} "c") '
+        f"{{ %0 = dot_general(%a, %b) {{{given}, dtype=f32}} : {result} return(%0) }} }}"
+    )
+    x, y = (
+        draw(*(33 if dim == "n" else dim for dim in shape), seed=place)
+        for place, shape in enumerate(operands)
+    )
+    for model in load_everywhere(text, **OPTIONS).values():
+        got = np.asarray(model(x, y))
+        assert error_of(got, np.einsum(equation, rounded(x), rounded(y))) <= 2e-6
 
 
 def tied(table: Array) -> onnx.ModelProto:

@@ -1,4 +1,4 @@
-"""Products of f32 as products of bf16: with `precision="bf16"`, what meets a weight.
+"""Products of f32 as products of bf16, with `precision="bf16"`.
 
 Both sides are rounded to the nearest bf16, ties to even, and products are added in f32, as f32: a
 result is off by at most 2^-8 of the sum of its absolute terms, beside the rounding of that sum. The
@@ -25,13 +25,16 @@ from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dims import known_dim, product
 from ingot.hal.spec import dtype
 
-__all__ = ["KEPT_IN_F32", "round_factors"]
+__all__ = ["CHOSEN", "round_factors"]
 
-KEPT_IN_F32 = "kept_in_f32"
-"""Attribute of a module: layers whose products stay as they are."""
+CHOSEN = "chosen_for_bf16"
+"""Attribute of a module: the layers whose products alone are to be of bf16."""
 
 _LEAST = 1 << 12
 """Elements of a weight from which on rounding what it meets pays."""
+
+_LEAST_SIDE = 32
+"""The same of rows, columns and terms of products of two activations."""
 
 _F32, _BF16 = dtype("f32"), dtype("bf16")
 
@@ -40,14 +43,14 @@ def round_factors(module: Module) -> Module:
     """Round the factors of the products of every function; returns the module."""
     if precision_of(module) != _BF16.name:
         return module
-    layers, kept = list[str](), cast(tuple[str, ...], module.attributes.get(KEPT_IN_F32, ()))
+    layers, chosen = list[str](), cast(tuple[str, ...] | None, module.attributes.get(CHOSEN))
     for function in module.functions.values():
         weights, rounded = weights_of(function), set[Value]()
 
         def rule(
             op: Op, builder: Builder, weights: set[Value] = weights, rounded: set[Value] = rounded
         ) -> Sequence[Value] | None:
-            if op.location in kept or not _is_large(op, weights):
+            if not (chosen is None or op.location in chosen) or not _is_large(op, weights):
                 return None
             layers.append(op.location)
             rounded.update(moved_from(each)[0] for each in weights.intersection(op.operands))
@@ -72,13 +75,15 @@ def round_factors(module: Module) -> Module:
 
 
 def _is_large(op: Op, weights: set[Value]) -> bool:
-    """Whether it is a product of f32 or bf16 in pairs, one side a weight of many elements."""
+    """Whether it is a product of f32 or bf16 in pairs, of which a weight has many elements."""
     if op.name not in ("dot_general", "convolution"):
         return False
     types = {tensor_type(each).dtype for each in (*op.operands, op.result)}
     if types != {_F32} and {tensor_type(each).dtype for each in op.operands} != {_BF16}:
         return False
     sides = [place for place, each in enumerate(op.operands) if each in weights]
+    if not sides and isinstance(op.attributes, DotGeneral):
+        return _is_large_everywhere(op)
     if len(sides) != 1 or not is_static(tensor_type(op.operands[sides[0]]).shape):
         return False
     shape = tensor_type(op.operands[sides[0]]).shape
@@ -92,6 +97,18 @@ def _is_large(op: Op, weights: set[Value]) -> bool:
             return False
         terms = shape[parse_layout(convolution.layout).weight_input]
     return known_dim(terms) % 2 == 0 and known_dim(product(shape)) >= _LEAST
+
+
+def _is_large_everywhere(op: Op) -> bool:
+    """Whether a product of two activations has many rows, columns and terms."""
+    dot = DotGeneral.of(op)
+    free, terms = [], product(tensor_type(op.operands[0]).shape[axis] for axis in dot.lhs_contract)
+    for x, side in zip(op.operands, ("lhs", "rhs"), strict=True):
+        inner = {*dot.contract(side), *dot.batch(side)}
+        shape = tensor_type(x).shape
+        free.append(product(dim for axis, dim in enumerate(shape) if axis not in inner))
+    is_even = isinstance(terms, int) and terms % 2 == 0
+    return is_even and all(not isinstance(n, int) or n >= _LEAST_SIDE for n in (*free, terms))
 
 
 def _rounded(x: Value, builder: Builder) -> Value:

@@ -50,7 +50,7 @@ from ingot.compiler.kernels.register_tile import (
     zero_tile,
 )
 from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
-from ingot.compiler.kernels.words import Parts, copy_words, product_in_words, word_of
+from ingot.compiler.kernels.words import Parts, copy_words, product_in_words, unit_of, word_of
 from ingot.hal.spec import dtype
 
 __all__ = ["ContractionSchedule", "lower_contraction"]
@@ -238,7 +238,7 @@ class _Contraction:
         for_row_tiles(self.builder, rows, range(FEW_ROWS, 0, -1), body)
 
     def _many_block(self, row: Index, rows: Index, panel: Index, tile: TileShape) -> None:
-        panels = self.builder.scratch(0, self.element)
+        panels = self.builder.scratch(0, self.factor)
         depth, block = self.product.depth, self.schedule.depth_block
         if isinstance(depth, int) and depth <= block:
             self._pack(panels, panel, tile, 0, depth)
@@ -249,7 +249,7 @@ class _Contraction:
     def _wide_block(self, row: Index, rows: Index, panel: Index) -> None:
         """Several tiles of columns, rows outside: those of the left side are converted once."""
         b, tile, depth = self.builder, self.schedule.tile, known_dim(self.product.depth)
-        panels, lines = b.scratch(0, self.element), self._lines(depth)
+        panels, lines = b.scratch(0, self.factor), self._lines(depth)
         count = b.min(
             b.div(b.sub(b.dim(self.panels), panel), tile.panels), self.schedule.block_tiles
         )
@@ -398,7 +398,7 @@ class _Contraction:
         memory, bases = self._left_rows(row, rows, start, live)
         if not self._reads_left_in_place():
             if self.parts:
-                source = b.binding(self._ordinal(self.product.left), dtype("u8"))
+                source = b.binding(self._ordinal(self.product.left), unit_of(self.parts[0]))
                 place, pitch = self._right_length(), self._left_pitch()
                 memory = copy_words(b, self.whole, (source, bases), (start, count), place, pitch)
             else:
@@ -474,23 +474,23 @@ class _Contraction:
             step = b.mul(b.add(start, loop.index), b.dim(right.depth_stride))
             for vector in range(tile.vectors):
                 column = b.add(b.mul(panel, PANEL), vector * tile.lanes)
-                if self.parts and right.dtype is not self.element:
+                if self.parts and right.dtype is not self.factor:
                     value = self._right_words(b.add(start, loop.index), base, column, tile.lanes)
                 else:
                     value = self._right_lanes(memory, b.add(base, step), column, tile.lanes)
                 target = b.add(b.mul(b.add(at, loop.index), width), vector * tile.lanes)
-                b.store(panels, target, b.convert(value, self.element))
+                b.store(panels, target, b.convert(value, self.factor))
 
     def _right_words(self, step: Index, base: Index, column: Index, lanes: int) -> Value:
-        """The same of bytes, which words of four depth steps are made of."""
+        """The same of parts, which words of several depth steps are made of."""
         depth, right = self.whole.depth, self.whole.right
-        memory = self.builder.binding(self._ordinal(right), dtype("u8"))
+        memory = self.builder.binding(self._ordinal(right), unit_of(right.dtype))
 
         def line(k: Index) -> Value:
             at = self.builder.add(base, self.builder.mul(k, self.builder.dim(right.depth_stride)))
             return self._right_lanes(memory, at, column, lanes)
 
-        return word_of(self.builder, step, depth, line)
+        return word_of(self.builder, step, depth, right.dtype, line)
 
     def _right_lanes(self, memory: Value, base: Index, column: Index, lanes: int) -> Value:
         """Columns column, column + 1, ... of one depth step; beyond the last any value."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ingot.compiler import Module, ir
-from ingot.compiler.graph.forms.round_factors import KEPT_IN_F32
+from ingot.compiler.graph.forms.round_factors import CHOSEN
 from ingot.compiler.graph.quantizing.insert_codes import insert_codes
 from ingot.compiler.graph.quantizing.layers import find_layers
 from ingot.compiler.read_source import copy_module
@@ -154,7 +154,7 @@ class Work:
         precision = self.precision if changes else "f32"
         if changes and self.scheme.is_bf16:
             precision = "bf16"
-            copy.attributes[KEPT_IN_F32] = tuple(self.layers.keys() - changes.keys())
+            copy.attributes[CHOSEN] = tuple(changes)
         elif changes:
             copy = insert_codes(copy, changes)
         return compile(copy, precision=precision, progress=self.progress, **(options or {}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ingot.compiler.frontends.lookups import find_texts
+from ingot.compiler.frontends.onnx.lowerings.letter_case import change_case, in_case
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, STRINGS, find_lowering, lowering
 from ingot.compiler.frontends.strings import (
@@ -102,12 +103,12 @@ def string_normalizer(node: Node) -> Strings:
     )
     stops = node.texts("stopwords") or []
     sensitive = bool(node.integer("is_case_sensitive", 0))
-    changed = x if action == "NONE" else _in_case(node, x, action)
+    changed = x if action == "NONE" else _changed(node, x, action)
     if not stops:
         return changed
     compared = x
     if not sensitive:
-        compared, stops = _in_case(node, x, "LOWER"), [_lower(word) for word in stops]
+        compared, stops = _changed(node, x, "LOWER"), [in_case(word, "LOWER") for word in stops]
     row = Strings(flat(node, compared.starts), flat(node, compared.lengths), compared.data)
     stopped = node.reduce(matches(node, row, list(dict.fromkeys(stops))), [1], "or")
     places = node.nonzero(node.op("not", stopped), f"{node.proto.output[0]}_count")
@@ -124,24 +125,8 @@ def string_normalizer(node: Node) -> Strings:
     return Strings(starts, lengths, changed.data)
 
 
-def _lower(word: str) -> str:
-    if not word.isascii():
-        raise UnsupportedNode(
-            f"it compares the stop word {word!r} in lower case, which is supported for ASCII only"
-        )
-    return word.lower()
-
-
-def _in_case(node: Node, x: Strings, action: str) -> Strings:
-    """ASCII letters in upper or lower case; the call refuses what is not ASCII."""
-    high = node.compare("ge", x.data, node.fill(0x80, like=x.data))
-    none = node.op("not", node.reduce(high, [0], "or"))
-    node.require(node.convert(none, "i64"), 1, "whether strings whose case changes are ASCII")
-    low, shift = (0x41, 0x20) if action == "LOWER" else (0x61, 0xE0)
-    offset = node.op("sub", x.data, node.fill(low, like=x.data))
-    is_letter = node.compare("lt", offset, node.fill(26, like=offset))
-    moved = node.op("add", x.data, node.fill(shift, like=x.data))
-    return Strings(x.starts, x.lengths, node.op("select", is_letter, moved, x.data))
+def _changed(node: Node, x: Strings, action: str) -> Strings:
+    return Strings(x.starts, x.lengths, change_case(node, x.data, action))
 
 
 @lowering("TfIdfVectorizer", domain=STRINGS)

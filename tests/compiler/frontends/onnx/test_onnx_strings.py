@@ -134,8 +134,25 @@ def test_words_are_normalized_and_counted() -> None:
     assert kept.tolist() == ["cat", "mat"]
     assert np.asarray(counts).tolist() == [1, 1, 1]
     assert model(["the"] * 4)[0].tolist() == [""]
-    with pytest.raises(ingot.InvalidArgument, match="are ASCII"):
-        model(["the", "Ünï", "THE", "MAT"])
+    assert model(["THE", "ÜNÏ", "Größe", "日本"])[0].tolist() == ["ünï", "größe", "日本"]
+    with pytest.raises(ingot.InvalidArgument, match="whose case changes keep their length"):
+        model(["the", "İ", "THE", "MAT"])
+
+
+@pytest.mark.parametrize("action", ["LOWER", "UPPER"])
+def test_the_case_of_characters_is_that_of_onnxruntime(action: str) -> None:
+    """Of all but those that change their length, and a few of old Greek."""
+    others = {0x130, 0x131, 0x17F, 0x23A, 0x23E, *range(0x23F, 0x2B0), 0x1E9E}
+    others |= {0x2126, 0x212A, 0x212B}
+    codes = [*range(1, 0x1C80), *range(0x1E00, 0x1F80), *range(0x2100, 0x2C60)]
+    codes += [*range(0x4E00, 0x4E20), *range(0xFF00, 0xFFF0), *range(0x10400, 0x10450)]
+    texts = _array(["".join(chr(code) for code in codes if code not in others), "", "a"])
+    node = Node("StringNormalizer", ["x"], ["y"], case_change_action=action, locale="C.UTF-8")
+    model = _model([node], [make_value("x", ["n"], TEXT)], [make_value("y", None, TEXT)])
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": texts})[0]
+    (got,) = interpreted(import_onnx(model))([texts])
+    assert got.tolist() == wanted.tolist()
+    assert len(got[0]) > 5000
 
 
 def test_constants_and_maps() -> None:

@@ -126,7 +126,7 @@ def test_dilation_of_the_input_becomes_zeros_between_its_elements() -> None:
             dtype=F32,
         )
     )
-    assert {"pad", "conv_packed"} <= names
+    assert {"pad", "conv_packed"} <= set(names)
 
 
 @pytest.mark.parametrize(

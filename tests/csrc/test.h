@@ -131,4 +131,43 @@ static inline ingot_allocator_t test_allocator(test_allocator_t *counter) {
   return allocator;
 }
 
+/* `work` with a failure at each of its allocations in turn, which are more than `least`: it succeeds
+ * or is OutOfMemory, and frees all. */
+static inline void test_fail_each_allocation(ingot_status_t (*work)(const ingot_allocator_t *),
+                                             int64_t least) {
+  int64_t fail_at = 1;
+  for (bool is_reached = true; is_reached; ++fail_at) {
+    test_allocator_t counter = {.fail_at = fail_at};
+    const ingot_allocator_t allocator = test_allocator(&counter);
+    ingot_status_t status = work(&allocator);
+    is_reached = counter.allocations >= fail_at;
+    if (is_reached && status) {
+      EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_OUT_OF_MEMORY);
+    }
+    if (!is_reached && status) FAIL("without a failure: %s", ingot_status_message(status));
+    ingot_status_free(status);
+    if (counter.live != 0) {
+      FAIL("allocation %" PRId64 ": %" PRId64 " blocks leaked", fail_at, counter.live);
+    }
+  }
+  EXPECT(fail_at > least);
+}
+
+/* Gives no block above 16 MB: a changed size must not fill the machine's memory. */
+static inline void *test_resize_small(void *user, void *pointer, size_t length) {
+  (void)user;
+  if (length > (size_t)1 << 24) return NULL;
+  if (length > 0) return realloc(pointer, length);
+  free(pointer);
+  return NULL;
+}
+
+/* The next number of xorshift; the state is not 0. */
+static inline uint64_t test_random(uint64_t *state) {
+  *state ^= *state << 13;
+  *state ^= *state >> 7;
+  *state ^= *state << 17;
+  return *state;
+}
+
 #endif /* INGOT_TESTS_TEST_H_ */

@@ -66,31 +66,10 @@ static ingot_status_t rule_memory(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void fail_each_allocation(ingot_status_t (*work)(const ingot_allocator_t *allocator)) {
-  for (int64_t fail_at = 1;; ++fail_at) {
-    test_allocator_t counter = {.fail_at = fail_at};
-    ingot_allocator_t allocator = test_allocator(&counter);
-    ingot_status_t status = work(&allocator);
-    bool reached = counter.allocations >= fail_at;
-    if (reached && status) {
-      EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_OUT_OF_MEMORY);
-    }
-    if (!reached && status) FAIL("without a failure: %s", ingot_status_message(status));
-    ingot_status_free(status);
-    if (counter.live != 0) {
-      FAIL("allocation %" PRId64 ": %" PRId64 " blocks leaked", fail_at, counter.live);
-    }
-    if (!reached) {
-      EXPECT(fail_at > 25);
-      return;
-    }
-  }
-}
-
-static void every_allocation_may_fail(void) { fail_each_allocation(load_and_call); }
+static void every_allocation_may_fail(void) { test_fail_each_allocation(load_and_call, 26); }
 
 static void every_allocation_may_fail_where_memory_is_ruled(void) {
-  fail_each_allocation(rule_memory);
+  test_fail_each_allocation(rule_memory, 26);
 }
 
 int main(void) {

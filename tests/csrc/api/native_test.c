@@ -376,13 +376,6 @@ static void every_allocation_may_fail(void) {
   }
 }
 
-static uint64_t next_random(uint64_t *state) {
-  *state ^= *state << 13;
-  *state ^= *state >> 7;
-  *state ^= *state << 17;
-  return *state;
-}
-
 /* Reads and writes all bytes that it is given. */
 static ingot_status_t touch(void *user, const ingot_native_call_t *call) {
   uint8_t sum = 0;
@@ -416,8 +409,8 @@ static void sealed_mutations_give_a_status_or_results(void) {
   for (int round = 0; round < 4000; ++round) {
     harness_program_t program = {.file = native_module()};
     ingot_buffer_view_t *results[2] = {NULL, NULL};
-    for (uint64_t changes = 1 + next_random(&random) % 3; changes > 0; --changes) {
-      uint64_t draw = next_random(&random);
+    for (uint64_t changes = 1 + test_random(&random) % 3; changes > 0; --changes) {
+      uint64_t draw = test_random(&random);
       program.file.data[draw % program.file.length] = (uint8_t)(draw >> 40 & 0xF);
     }
     builder_seal(program.file.data, program.file.length);

@@ -298,13 +298,6 @@ static void every_allocation_may_fail(void) {
   }
 }
 
-static uint64_t next_random(uint64_t *state) {
-  *state ^= *state << 13;
-  *state ^= *state >> 7;
-  *state ^= *state << 17;
-  return *state;
-}
-
 /* Looks at references as objects, and at nothing else. */
 static ingot_status_t touch(void *user, const ingot_native_call_t *call) {
   (void)user;
@@ -324,8 +317,8 @@ static void sealed_mutations_give_a_status_or_references(void) {
     object_t object = {0};
     harness_program_t program = {.file = reference_module()};
     ingot_buffer_view_t *results[2] = {NULL, NULL}, *tok = make(&harness, "acme.tok", &object);
-    for (uint64_t changes = 1 + next_random(&random) % 3; changes > 0; --changes) {
-      uint64_t draw = next_random(&random);
+    for (uint64_t changes = 1 + test_random(&random) % 3; changes > 0; --changes) {
+      uint64_t draw = test_random(&random);
       program.file.data[draw % program.file.length] = (uint8_t)(draw >> 40 & 0xF);
     }
     builder_seal(program.file.data, program.file.length);

@@ -242,18 +242,7 @@ static ingot_status_t use_state(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void every_allocation_may_fail(void) {
-  for (int64_t fail_at = 1;; ++fail_at) {
-    test_allocator_t counter = {.fail_at = fail_at};
-    ingot_allocator_t allocator = test_allocator(&counter);
-    ingot_status_t status = use_state(&allocator);
-    bool reached = counter.allocations >= fail_at;
-    EXPECT(!status || ingot_status_code(status) == INGOT_STATUS_OUT_OF_MEMORY);
-    ingot_status_free(status);
-    EXPECT_EQUAL(counter.live, 0);
-    if (!reached) break;
-  }
-}
+static void every_allocation_may_fail(void) { test_fail_each_allocation(use_state, 20); }
 
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;

@@ -523,22 +523,7 @@ static ingot_status_t load_and_submit(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void every_allocation_may_fail(void) {
-  int64_t fail_at = 1;
-  for (bool is_reached = true; is_reached; ++fail_at) {
-    test_allocator_t counter = {.fail_at = fail_at};
-    const ingot_allocator_t allocator = test_allocator(&counter);
-    ingot_status_t status = load_and_submit(&allocator);
-    is_reached = counter.allocations >= fail_at;
-    if (is_reached && status) {
-      EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_OUT_OF_MEMORY);
-    }
-    if (!is_reached && status) FAIL("without a failure: %s", ingot_status_message(status));
-    ingot_status_free(status);
-    EXPECT_EQUAL(counter.live, 0);
-  }
-  EXPECT(fail_at > 20);
-}
+static void every_allocation_may_fail(void) { test_fail_each_allocation(load_and_submit, 20); }
 
 /* -- all of it at once ------------------------------------------------------------------------- */
 

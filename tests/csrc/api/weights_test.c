@@ -319,26 +319,7 @@ static ingot_status_t swap_save_and_load(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void every_allocation_may_fail(void) {
-  for (int64_t fail_at = 1;; ++fail_at) {
-    test_allocator_t counter = {.fail_at = fail_at};
-    ingot_allocator_t allocator = test_allocator(&counter);
-    ingot_status_t status = swap_save_and_load(&allocator);
-    bool reached = counter.allocations >= fail_at;
-    if (reached && status) {
-      EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_OUT_OF_MEMORY);
-    }
-    if (!reached && status) FAIL("without a failure: %s", ingot_status_message(status));
-    ingot_status_free(status);
-    if (counter.live != 0) {
-      FAIL("allocation %" PRId64 ": %" PRId64 " blocks leaked", fail_at, counter.live);
-    }
-    if (!reached) {
-      EXPECT(fail_at > 60);
-      return;
-    }
-  }
-}
+static void every_allocation_may_fail(void) { test_fail_each_allocation(swap_save_and_load, 61); }
 
 int main(void) {
   int descriptor = mkstemp(path);

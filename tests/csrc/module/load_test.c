@@ -243,13 +243,6 @@ static void the_head_is_never_the_files_own_and_the_mapped_rest_takes_no_memory(
   ingot_instance_release(instance);
 }
 
-static uint64_t next_random(uint64_t *state) {
-  *state ^= *state << 13;
-  *state ^= *state >> 7;
-  *state ^= *state << 17;
-  return *state;
-}
-
 static void sealed_mutations_never_crash_the_loader(void) {
   static const uint8_t values[8] = {0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF, 0x40};
   ingot_instance_t *instance = create_instance();
@@ -259,9 +252,9 @@ static void sealed_mutations_never_crash_the_loader(void) {
   memcpy(original, file.data, file.length);
   uint64_t random = 88172645463325252u;
   for (int round = 0; round < 30000; ++round) {
-    int changes = 1 + (int)(next_random(&random) % 4);
+    int changes = 1 + (int)(test_random(&random) % 4);
     for (int i = 0; i < changes; ++i) {
-      uint64_t draw = next_random(&random);
+      uint64_t draw = test_random(&random);
       file.data[draw % file.length] =
           draw & (1u << 20) ? values[draw >> 32 & 7] : (uint8_t)(draw >> 32);
     }

@@ -297,22 +297,6 @@ static void a_parameter_cannot_become_a_global(void) {
   harness_unload(&program);
 }
 
-static uint64_t next_random(uint64_t *state) {
-  *state ^= *state << 13;
-  *state ^= *state >> 7;
-  *state ^= *state << 17;
-  return *state;
-}
-
-/* Gives no block above 16 MB: a changed size must not fill the machine's memory. */
-static void *resize_small(void *user, void *pointer, size_t length) {
-  (void)user;
-  if (length > (size_t)1 << 24) return NULL;
-  if (length > 0) return realloc(pointer, length);
-  free(pointer);
-  return NULL;
-}
-
 /* Code and tables are hit often, since most of the rest is refused. */
 static void sealed_mutations_that_load_run_without_a_crash(void) {
   uint64_t random = 4101842887655102017u;
@@ -320,7 +304,7 @@ static void sealed_mutations_that_load_run_without_a_crash(void) {
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   const ingot_call_options_t limit = {.max_steps = 10000};
   int ran = 0;
-  const ingot_allocator_t allocator = {NULL, resize_small};
+  const ingot_allocator_t allocator = {NULL, test_resize_small};
   harness_t small;
   REQUIRE_OK(harness_create(&allocator, &small));
   for (int round = 0; round < 5000; ++round) {
@@ -328,8 +312,8 @@ static void sealed_mutations_that_load_run_without_a_crash(void) {
     harness_program_t program;
     REQUIRE(file.data);
     memcpy(file.data, original.data, original.length);
-    for (uint64_t changes = 1 + next_random(&random) % 3; changes > 0; --changes) {
-      uint64_t draw = next_random(&random);
+    for (uint64_t changes = 1 + test_random(&random) % 3; changes > 0; --changes) {
+      uint64_t draw = test_random(&random);
       file.data[draw % file.length] = (uint8_t)(draw >> 40 & 0x1F);
     }
     builder_seal(file.data, file.length);

@@ -255,43 +255,20 @@ static ingot_status_t load_and_call(const ingot_allocator_t *allocator, builder_
   return status;
 }
 
-static void every_allocation_may_fail(void) {
-  for (int64_t fail_at = 1;; ++fail_at) {
-    test_allocator_t counter = {.fail_at = fail_at};
-    ingot_allocator_t allocator = test_allocator(&counter);
-    ingot_status_t status = load_and_call(&allocator, echo_module());
-    bool reached = counter.allocations >= fail_at;
-    EXPECT(!status || ingot_status_code(status) == INGOT_STATUS_OUT_OF_MEMORY);
-    ingot_status_free(status);
-    EXPECT_EQUAL(counter.live, 0);
-    if (!reached) break;
-  }
+static ingot_status_t call_echo(const ingot_allocator_t *allocator) {
+  return load_and_call(allocator, echo_module());
 }
 
-static uint64_t next_random(uint64_t *state) {
-  *state ^= *state << 13;
-  *state ^= *state >> 7;
-  *state ^= *state << 17;
-  return *state;
-}
-
-/* Gives no block above 16 MB: a changed size must not fill the machine's memory. */
-static void *resize_small(void *user, void *pointer, size_t length) {
-  (void)user;
-  if (length > (size_t)1 << 24) return NULL;
-  if (length > 0) return realloc(pointer, length);
-  free(pointer);
-  return NULL;
-}
+static void every_allocation_may_fail(void) { test_fail_each_allocation(call_echo, 20); }
 
 static void sealed_mutations_give_a_status_or_results(void) {
   uint64_t random = 88172645463325252u;
-  const ingot_allocator_t allocator = {NULL, resize_small};
+  const ingot_allocator_t allocator = {NULL, test_resize_small};
   int ran = 0;
   for (int round = 0; round < 4000; ++round) {
     builder_bytes_t file = echo_module();
-    for (uint64_t changes = 1 + next_random(&random) % 3; changes > 0; --changes) {
-      uint64_t draw = next_random(&random);
+    for (uint64_t changes = 1 + test_random(&random) % 3; changes > 0; --changes) {
+      uint64_t draw = test_random(&random);
       file.data[draw % file.length] = (uint8_t)(draw >> 40 & 0xF);
     }
     builder_seal(file.data, file.length);

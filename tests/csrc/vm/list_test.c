@@ -148,13 +148,6 @@ typedef struct model_t {
   int64_t first[16], length[16];
 } model_t;
 
-static uint64_t next_random(uint64_t *state) {
-  *state ^= *state << 13;
-  *state ^= *state >> 7;
-  *state ^= *state << 17;
-  return *state;
-}
-
 static void model_insert(model_t *model, int64_t index, int64_t first, int64_t length) {
   for (int64_t k = model->count++; k > index; --k) {
     model->first[k] = model->first[k - 1];
@@ -174,12 +167,12 @@ static void model_erase(model_t *model, int64_t index) {
 
 /* One drawn instruction on the lists 0 ... 2 and on the model. */
 static void draw(builder_t *builder, model_t *models, uint64_t *random) {
-  int64_t list = (int64_t)(next_random(random) % 3), other = (int64_t)(next_random(random) % 3);
-  int64_t first = (int64_t)(next_random(random) % 32);
-  int64_t length = (int64_t)(next_random(random) % 32);
+  int64_t list = (int64_t)(test_random(random) % 3), other = (int64_t)(test_random(random) % 3);
+  int64_t first = (int64_t)(test_random(random) % 32);
+  int64_t length = (int64_t)(test_random(random) % 32);
   model_t *model = &models[list];
-  uint64_t kind = next_random(random) % 8;
-  int64_t index = (int64_t)(next_random(random) % (uint64_t)(model->count + 1));
+  uint64_t kind = test_random(random) % 8;
+  int64_t index = (int64_t)(test_random(random) % (uint64_t)(model->count + 1));
   if (kind <= 3 && model->count < 16) {
     insert(builder, list, index, first, length);
     model_insert(model, index, first, length);

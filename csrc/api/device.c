@@ -24,7 +24,7 @@ static ingot_status_t create_instance(const ingot_instance_options_t *options,
 
 ingot_status_t ingot_instance_create(const ingot_instance_options_t *options,
                                      ingot_instance_t **out_instance) {
-  static const ingot_instance_options_t no_options = {.allocator = NULL};
+  const ingot_instance_options_t no_options = {.allocator = NULL};
   if (!options) options = &no_options;
   ingot_instance_t *instance = NULL;
   INGOT_TRY(create_instance(options, &instance));

@@ -45,10 +45,8 @@ typedef struct linked_call_t {
 } linked_call_t;
 
 static ingot_status_t view_of(const ingot_native_tensor_t *tensor, ingot_buffer_view_t **out_view) {
-  if (tensor->view) { /* a reference */
-    ingot_buffer_view_retain(tensor->view);
-    *out_view = tensor->view;
-  }
+  *out_view = tensor->view; /* a reference */
+  if (tensor->view) ingot_buffer_view_retain(tensor->view);
   if (!tensor->buffer) return NULL;
   return ingot_buffer_view_create(tensor->buffer, tensor->offset, tensor->dtype, tensor->rank,
                                   tensor->dims, out_view);

@@ -192,7 +192,7 @@ static ingot_status_t write_bytes(packing_t *packing, const void *data, size_t l
 
 /* Zeros up to a page. */
 static ingot_status_t write_padding(packing_t *packing) {
-  static const uint8_t zeros[64] = {0};
+  const uint8_t zeros[64] = {0};
   uint64_t left = on_page(packing->written) - packing->written;
   for (; left > sizeof(zeros); left -= sizeof(zeros)) {
     INGOT_TRY(write_bytes(packing, zeros, sizeof(zeros)));

@@ -83,7 +83,7 @@ static ingot_status_t check_slab(const ingot_session_t *session,
 /* Takes what the options say; what was taken is released with the session. */
 static ingot_status_t rule_memory(ingot_session_t *session,
                                   const ingot_session_options_t *options) {
-  static const ingot_session_options_t no_options = {.memory_limit = 0};
+  const ingot_session_options_t no_options = {.memory_limit = 0};
   ingot_vm_context_t *context = &session->context;
   if (!options) options = &no_options;
   INGOT_TRY(ingot_hal_account_create(ingot_session_allocator(session), "session",

@@ -9,8 +9,8 @@
 
 static const uint16_t return_word = INGOT_OP_RETURN;
 
-/* What stands for the slab in registers; nobody looks into it. */
-static const ingot_buffer_t slab_mark = {.vtable = NULL};
+/* Its address stands for the slab in registers; nobody looks into it. */
+static const uint64_t slab_mark = 0;
 
 static const ingot_layout_function_t *measured(const ingot_vm_context_t *context) {
   return &context->image->module->functions[context->function];
@@ -94,7 +94,7 @@ static void measure_dispatch(ingot_vm_measure_t *measure, const uint16_t *pc, co
   for (uint32_t b = 0; b < words[0]; ++b) {
     const uint16_t *binding = words + 1 + 3 * b;
     int64_t end = (int64_t)((uint64_t)i64[binding[1]] + (uint64_t)i64[binding[2]]);
-    if (references[binding[0]] != &slab_mark || end <= measure->widest_end) continue;
+    if ((const void *)references[binding[0]] != &slab_mark || end <= measure->widest_end) continue;
     measure->widest_end = end;
     measure->widest = pc;
   }

@@ -58,7 +58,7 @@ ingot_status_t ingot_reference_check(const ingot_device_t *device, const ingot_b
   return ingot_status_create(ingot_hal_device_allocator(device), INGOT_STATUS_INVALID_ARGUMENT,
                              "%s%s, expected &%s of the program's device", reference ? "&" : "",
                              reference ? reference->type
-                             : view    ? "a tensor or a list"
+                             : view    ? "no reference"
                                        : "NULL",
                              type);
 }
@@ -87,5 +87,5 @@ ingot_status_t ingot_vm_reference_find(const ingot_vm_context_t *context, ingot_
   }
   return ingot_status_create(ingot_hal_device_allocator(context->device),
                              INGOT_STATUS_INVALID_ARGUMENT,
-                             "no reference &%s of this call: the module is damaged", type);
+                             "the call has no such &%s: the module is damaged", type);
 }

@@ -180,8 +180,8 @@ static void what_is_no_reference_of_the_type_is_refused(void) {
     const char *message;
   } wrong[] = {{NULL, "argument 0 'tok': NULL, expected &acme.tok"},
                {db, "argument 0 'tok': &acme.db, expected &acme.tok"},
-               {tensor, "argument 0 'tok': a tensor or a list, expected &acme.tok"},
-               {list, "argument 0 'tok': a tensor or a list, expected &acme.tok"}};
+               {tensor, "argument 0 'tok': no reference, expected &acme.tok"},
+               {list, "argument 0 'tok': no reference, expected &acme.tok"}};
   for (size_t k = 0; k < sizeof(wrong) / sizeof(*wrong); ++k) {
     expect_failure(call(&harness, &program, 0, wrong[k].view, 0, results),
                    INGOT_STATUS_INVALID_ARGUMENT, wrong[k].message);
@@ -211,7 +211,7 @@ static void what_a_function_gives_is_checked_and_released(void) {
       [GIVE_NOTHING] =
           "Open 'net/open': native function 'acme.open': result 0: NULL, expected &acme.db",
       [GIVE_ARGUMENT] = "result 0: &acme.tok, expected &acme.db",
-      [GIVE_TENSOR] = "result 0: a tensor or a list, expected &acme.db",
+      [GIVE_TENSOR] = "result 0: no reference, expected &acme.db",
       [FAIL_BEHIND] = "native function 'acme.open': no",
   };
   object_t tokenizer = {0}, database = {0};
@@ -255,7 +255,7 @@ static void bytes_that_code_makes_up_are_no_reference(void) {
       0, 1, UINT64_MAX, (uintptr_t)&object, handle_of(tok) + 8, handle_of(other)};
   for (size_t k = 0; k < sizeof(made_up) / sizeof(*made_up); ++k) {
     expect_failure(call(&harness, &program, 1, tok, made_up[k], results),
-                   INGOT_STATUS_INVALID_ARGUMENT, "no reference &acme.tok of this call");
+                   INGOT_STATUS_INVALID_ARGUMENT, "the call has no such &acme.tok");
   }
   REQUIRE_OK(call(&harness, &program, 1, tok, handle_of(tok), results));
   ingot_buffer_view_release(results[0]);

@@ -122,7 +122,7 @@ def is_archive(path: str | os.PathLike[str]) -> bool:
 @ffi.def_extern(onerror=keep_error, error=False)  # type: ignore[untyped-decorator]
 def ingot_python_write(user: Any, data: Any, length: int) -> bool:
     count: int = ffi.from_handle(user).write(ffi.buffer(data, length))
-    return count != 0
+    return count == length
 
 
 @ffi.def_extern(onerror=keep_error, error=False)  # type: ignore[untyped-decorator]

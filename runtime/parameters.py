@@ -134,6 +134,8 @@ class _Finder:
         return [name for _, _, names in self.sources for name in names]
 
     def _in_arrays(self, arrays: Mapping[str, Any]) -> Find:
+        keep = self.keep  # not `self`: in a circle the arrays would stay until it is collected
+
         def find(_scope: str, key: str, span: Any) -> Any:
             if key not in arrays:
                 return _missing()
@@ -141,7 +143,7 @@ class _Finder:
             data, dims = ffi.from_buffer(bytes_of(bits)), ffi.new("int64_t[]", bits.shape)
             span.data, span.length, span.dims = data, bits.nbytes, dims
             span.dtype, span.rank = dtype.code, bits.ndim
-            self.keep += [data, dims]
+            keep.extend((data, dims))
             return ffi.NULL
 
         return find

@@ -4,11 +4,13 @@ as a file; and others in their place."""
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import pickle
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +133,19 @@ KINDS = [safetensors, shards, folder_of_shards, npz, gguf, zarr_folder, zarr_fil
 @pytest.mark.parametrize("write", KINDS, ids=lambda each: each.__name__)
 def test_every_kind_of_source_is_read(write: Any, module: Any, tmp_path: Path) -> None:
     model = ingot.load(module, parameters=write(tmp_path))
+    np.testing.assert_array_equal(model(X), expected())
+
+
+def test_what_a_program_was_made_of_is_let_go_of_at_once(module: Any) -> None:
+    arrays = [W.copy(), B.copy()]
+    alive = [weakref.ref(each) for each in arrays]
+    gc.disable()
+    try:
+        model = ingot.load(module, parameters=dict(zip("wb", arrays, strict=True)))
+        arrays.clear()
+        assert [each() for each in alive] == [None, None]
+    finally:
+        gc.enable()
     np.testing.assert_array_equal(model(X), expected())
 
 

@@ -120,22 +120,24 @@ class Array:
         return self.each("neg")
 
     def __matmul__(self, other: Array) -> Array:
-        """[b, m, k] @ [b, k, n]."""
-        builder, numbers = self.scope.builder, {"lhs_batch": (0,), "rhs_batch": (0,)}
-        products = [
-            [
-                builder.value("dot_general", a, b, **numbers, lhs_contract=(2,), rhs_contract=(1,))
-                for b in other.parts
-            ]
-            for a in self.parts
-        ]
-        if not self.is_complex and not other.is_complex:
-            return Array(self.scope, (products[0][0],))
-        if not (self.is_complex and other.is_complex):
-            flat = [each for row in products for each in row]
-            return Array(self.scope, tuple(flat))
-        (rr, ri), (ir, ii) = products
-        return Array(self.scope, (builder.value("sub", rr, ii), builder.value("add", ri, ir)))
+        """[b, m, k] @ [b, k, n], of complex numbers one product of their parts side by side."""
+        scope, left, right = self.scope, self, other
+        if self.is_complex and other.is_complex:
+            real, imaginary = other.split()
+            rows = [[real, imaginary], [-imaginary, real]]
+            left = scope.concatenate(self.split(), 2)
+            right = scope.concatenate([scope.concatenate(row, 2) for row in rows], 1)
+        elif self.is_complex:
+            left = scope.concatenate(self.split(), 1)
+        elif other.is_complex:
+            right = scope.concatenate(other.split(), 2)
+        numbers = {"lhs_batch": (0,), "rhs_batch": (0,), "lhs_contract": (2,), "rhs_contract": (1,)}
+        made = left.each("dot_general", right.value, **numbers)
+        if not (self.is_complex or other.is_complex):
+            return made
+        axis = 2 if other.is_complex else 1
+        size = other.shape[2] if other.is_complex else self.shape[1]
+        return scope.joined(made.cut(axis, 0, size), made.cut(axis, size, size * 2))
 
     def compare(self, direction: str, other: Number) -> Array:
         a, b = self._paired(other)
@@ -314,11 +316,13 @@ class Array:
         none = (0,) * len(self.shape)
         return self.each("pad", zero, low=none, high=(0, *rest))
 
-    def diagonal(self) -> Array:
-        """[b, n, n] -> [b, n]."""
+    def diagonal(self, down: int = 0, right: int = 0) -> Array:
+        """[b, n, n] -> [b, n]; [b, n - 1] if it starts a row further `down`, or a column further
+        `right`."""
         batch, size, _ = self.shape
-        flat = self.reshape(batch, size * size).padded(size * (size + 1))
-        return flat.reshape(batch, size, size + 1).cut(2, 0, 1).reshape(batch, size)
+        count = self.scope.count((size - down - right,), 0)
+        flat = self.reshape(batch, size * size)
+        return flat.take(count * (size + 1) + (down * size + right), 1)
 
 
 class Scope:

@@ -45,9 +45,10 @@ def schur(x: Array) -> Schur:
     packed, taus = hessenberg(x)
     rows, columns = scope.count((1, size, 1), 1), scope.count((1, 1, size), 2)
     form = scope.where(rows <= columns + 1, packed, 0)
-    q = product(packed.cut(1, 1, size), taus, scope.identity(batch, size - 1, x))
+    unit = scope.identity(batch, size - 1, x)
+    adjoint = product(packed.cut(1, 1, size), taus, unit, adjoint=True)
     corner = scope.identity(batch, size, x)
-    vectors = scope.where(rows.equals(0) | columns.equals(0), corner, _moved(q.H))
+    vectors = scope.where(rows.equals(0) | columns.equals(0), corner, _moved(adjoint))
     wide = size + 1
     form, vectors, left = _iterate(form.padded(wide, wide), vectors.padded(wide, size), size)
     form, vectors = _split(form, vectors, size)
@@ -70,8 +71,7 @@ def _moved(x: Array) -> Array:
 
 def _below(form: Array) -> Array:
     """[b, n + 1, n + 1] -> [b, n]: what stands below the diagonal."""
-    size = form.shape[1] - 1
-    return form.cut(1, 1, size + 1).cut(2, 0, size).diagonal()
+    return form.diagonal(down=1)
 
 
 def _iterate(form: Array, vectors: Array, size: Dim) -> tuple[Array, Array, Array]:
@@ -191,15 +191,11 @@ def _split(form: Array, vectors: Array, size: Dim) -> tuple[Array, Array]:
         corner = block.window(2, here, 2)
         cosine, sine, is_pair = _rotation(corner)
 
-        def turned(x: Array) -> Array:
-            top, bottom = x.cut(1, 0, 1), x.cut(1, 1, 2)
-            above = top * cosine.conj() + bottom * sine.conj()
-            return scope.concatenate([above, bottom * cosine - top * sine], 1)
-
-        block = turned(block)
-        form = form.put(1, here, block)
-        right = turned(form.window(2, here, 2).H).H
-        form = form.put(2, here, right)
+        stays = scope.concatenate([cosine.conj(), cosine], 1)
+        comes = scope.concatenate([sine.conj(), -sine], 1)
+        form = form.put(1, here, block * stays + block.reverse(1) * comes)
+        right = form.window(2, here, 2)
+        form = form.put(2, here, right * stays.H + right.reverse(2) * comes.H)
         block = form.window(1, here, 2)
         corner = block.window(2, here, 2)
         below = corner.cut(1, 1, 2).cut(2, 0, 1)
@@ -210,7 +206,8 @@ def _split(form: Array, vectors: Array, size: Dim) -> tuple[Array, Array]:
             equal = is_pair & wide.equals(here + rows) & ~below.equals(0)
             block = scope.where(equal, mean, block)
         form = form.put(1, here, block)
-        return [form, vectors.put(1, here, turned(vectors.window(1, here, 2)))]
+        pair = vectors.window(1, here, 2)
+        return [form, vectors.put(1, here, pair * stays + pair.reverse(1) * comes)]
 
     form, vectors = scope.loop(size - 1, [form, vectors], step)
     return form, vectors
@@ -250,9 +247,8 @@ def _rotation(corner: Array) -> tuple[Array, Array, Array]:
 
 def _values(form: Array) -> Array:
     """The eigenvalues of a real form, complex."""
-    scope, (_, size, _) = form.scope, form.shape
-    below = form.cut(1, 1, size).cut(2, 0, size - 1).diagonal()
-    above = form.cut(1, 0, size - 1).cut(2, 1, size).diagonal()
+    scope = form.scope
+    below, above = form.diagonal(down=1), form.diagonal(right=1)
     part = below.abs().sqrt() * above.abs().sqrt()
     zero = scope.full(0, form.dtype, (form.shape[0], 1))
     imaginary = scope.concatenate([part, zero], 1) - scope.concatenate([zero, part], 1)

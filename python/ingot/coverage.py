@@ -20,6 +20,21 @@ __all__ = ["coverage_lines", "coverage_markdown"]
 _OPSET = 22  # of the ONNX ops on the page: that of the oldest onnx package that is supported
 _LONGEST_ROW = 160  # characters
 
+_OTHERS = """
+AttnLSTM BifurcationDetector BitmaskBiasDropout BitmaskDropout ComplexMul ComplexMulConj
+ConvStateReplay DecoderAttention DequantizeBFP DequantizeWithOrder DynamicSparseAttention
+DynamicTimeWarping EPContext EngramGate GatedDeltaNet GatedDeltaNetStateReplay GatherPacked
+GemmFloat8 HyperConnectionLowRankMix HyperConnectionPostMix HyperConnectionPreMix Irfft
+IsAllFinite LongformerAttention Mamba2Verify MatMulBlockQuantizedFp4Weight
+MatMulBlockQuantizedFp8Weight MatMulFpQ4 MatMulNBitsMlp MatMulNBitsQLoRA MatMulNBitsQkv
+MatMulPacked MaxpoolWithMask MoEGroupRouter MoEPacked MurmurHash3 NGramHashMapping
+PackedSparseAttentionIndexer PackedSparseAttentionIndexerMerge PagedAttention QOrderedAttention
+QOrderedGelu QOrderedLayerNormalization QOrderedLongformerAttention QOrderedMatMul QuantizeBFP
+QuantizeWithOrder RMSNormRotary Rfft RouterGateUpProj SampleOp Snpe SparseAttention
+SparseAttentionIndexer SparsePagedAttention SparseToDenseMatMul SpeculativePrefixCommit
+VarlenCausalConvWithState VarlenNGramHashMapping WordConvEmbedding
+"""  # of com.microsoft in onnxruntime 1.32
+
 _HEAD = f"""# Ops that are taken
 
 Generated from the tables of the front ends by `python -m ingot.coverage docs/coverage.md`; do not
@@ -100,6 +115,7 @@ def coverage_markdown() -> str:
         _list("Not taken", rest),
         "\nOf the domain `com.microsoft`, which onnxruntime and its tools write:\n\n",
         _list("Taken", set(registered_ops(MICROSOFT))),
+        _list("Not taken", set(_OTHERS.split()) - set(registered_ops(MICROSOFT))),
         "Of the domain `ai.onnx.ml`, classic models:\n\n",
         _list("Taken", set(registered_ops(CLASSIC))),
         "Of other domains only functions that the model brings are taken.\n",

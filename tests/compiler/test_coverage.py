@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,13 @@ def test_the_command_prints_a_table_and_json(
 def test_the_page_of_ops_that_are_taken_is_fresh() -> None:
     page = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
     assert page == coverage_markdown(), "run: python -m ingot.coverage docs/coverage.md"
+
+
+def test_what_is_not_taken_of_onnxruntime_is_named() -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", minversion="1.32")
+    if not onnxruntime.__version__.startswith("1.32."):
+        pytest.skip("the page tells of the ops of 1.32")
+    schemas = onnxruntime.capi.onnxruntime_pybind11_state.get_all_operator_schema()
+    wanted = {f"`{each.name}`" for each in schemas if each.domain == "com.microsoft"}
+    (part,) = re.findall(r"`com\.microsoft`, which(.*?)Of the domain", coverage_markdown(), re.S)
+    assert wanted <= set(re.findall(r"`\w+`", part))

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from onnx import TensorProto
 
 from ingot.compiler.frontends.onnx.automata import compile_pattern
-from ingot.compiler.frontends.onnx.lowerings.matching import apart
+from ingot.compiler.frontends.onnx.lowerings.matching import (
+    Marks,
+    apart,
+    counted,
+    gathered,
+    ranked,
+    runs,
+)
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.onnx.numerals import (
     INFINITY,
@@ -22,7 +29,7 @@ from ingot.compiler.frontends.onnx.numerals import (
 )
 from ingot.compiler.frontends.onnx.registry import STRINGS, lowering
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
-from ingot.compiler.frontends.strings import Strings, flat, longest, not_empty, padded_bytes, put_at
+from ingot.compiler.frontends.strings import Strings, flat, longest, not_empty, padded_bytes
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
@@ -30,7 +37,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
-__all__ = ["Marks", "gathered"]
+__all__: list[str] = []
 
 
 @lowering("RegexFullMatch", domain=STRINGS)
@@ -131,38 +138,12 @@ def string_split(node: Node) -> tuple[Strings, Value]:
 
 
 @dataclass(frozen=True)
-class Marks:
-    """Which elements [strings, n] tell about a piece: its place among those of the string, and
-    the value. No place has two."""
-
-    marked: Value
-    place: Value
-    value: Value
-
-
-@dataclass(frozen=True)
 class _Pieces:
     """Where the pieces begin (at 0 without a mark), where they end, and how many they are."""
 
     begins: Sequence[Marks]
     ends: Sequence[Marks]
     counts: Value
-
-
-def gathered(node: Node, marks: Sequence[Marks], count: Dim) -> Value:
-    """i64[strings, count]: the values at their places."""
-    rows = shape_of(marks[0].marked)[0]
-    total: Value | None = None
-    for each in marks:
-        shape = shape_of(each.marked)
-        row = node.op("iota", dtype=dtype("i64"), shape=shape, axis=0)
-        row = node.op("mul", row, node.broadcast_to(node.size(count), shape))
-        place = node.op("add", row, each.place)
-        place = node.op("select", each.marked, place, node.fill(-1, like=place))
-        put = put_at(node, rows * count, flat(node, place), flat(node, each.value))
-        total = put if total is None else node.op("add", total, put)
-    assert total is not None
-    return node.reshape(total, (rows, count))
 
 
 def _between_delimiters(
@@ -181,11 +162,11 @@ def _between_delimiters(
     if any(delimiter.startswith(delimiter[first:]) for first in range(1, size)):
         sizes = node.op("select", hits, node.fill(size, like=place), node.fill(0, like=place))
         hits, _ = apart(node, sizes)
-    rank = node.op("cumulative", node.convert(hits, "i64"), axis=1, kind="add")
+    before = ranked(node, hits)
     if most >= 0:
-        hits = node.op("and", hits, node.compare("le", rank, node.fill(most, like=rank)))
-    splits = node.reduce(node.convert(hits, "i64"), [1], "add")
-    before = node.op("sub", rank, node.fill(1, like=rank))
+        hits = node.op("and", hits, node.compare("lt", before, node.fill(most, like=before)))
+    splits = counted(node, hits)
+    rank = node.op("add", before, node.fill(1, like=before))
     every = node.full(1, "i1", shape_of(splits))
     return _Pieces(
         [Marks(hits, rank, behind)],
@@ -209,19 +190,14 @@ def _between_blanks(node: Node, rows: Strings, width: Dim, most: int) -> _Pieces
     for low, high in _BLANKS:
         offset = node.op("sub", data, node.fill(low, like=data))
         solid = node.op("and", solid, node.compare("gt", offset, node.fill(high - low, like=data)))
-    none = node.constant(False, "i1")
-    wide = node.op("pad", solid, none, low=(0, 1), high=(0, 1), interior=(0, 0))
-    before, after = (node.sliced(wide, 1, first, width + first) for first in (0, 2))
-    begins, ends = (node.op("and", solid, node.op("not", each)) for each in (before, after))
-    rank = node.op("cumulative", node.convert(begins, "i64"), axis=1, kind="add")
-    piece = node.op("sub", rank, node.fill(1, like=rank))
-    if most >= 0:
-        begins = node.op("and", begins, node.compare("le", piece, node.fill(most, like=piece)))
-        ends = node.op("and", ends, node.compare("lt", piece, node.fill(most, like=piece)))
-    counts = node.reduce(node.convert(begins, "i64"), [1], "add")
-    behind = node.op("add", place, node.fill(1, like=place))
-    end_marks = [Marks(ends, piece, behind)]
-    if most >= 0:
-        last = node.fill(most, like=counts)
-        end_marks.append(_last(node, node.compare("gt", counts, last), last, rows.lengths))
-    return _Pieces([Marks(begins, piece, place)], end_marks, counts)
+    begins, ends = runs(node, solid, place)
+    if most < 0:
+        return _Pieces([begins], [ends], counted(node, begins.marked))
+    last = node.fill(most, like=place)
+    first_ones = node.op("and", begins.marked, node.compare("le", begins.place, last))
+    begins = Marks(first_ones, begins.place, begins.value)
+    ends_inside = node.op("and", ends.marked, node.compare("lt", ends.place, last))
+    counts = counted(node, first_ones)
+    final = node.fill(most, like=counts)
+    rest = _last(node, node.compare("gt", counts, final), final, rows.lengths)
+    return _Pieces([begins], [Marks(ends_inside, ends.place, ends.value), rest], counts)

@@ -1,4 +1,4 @@
-"""Where patterns match inside of strings, on bytes[strings, width]."""
+"""Where patterns match inside of strings, on bytes[strings, width], and the parts they make."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 from ingot.compiler.frontends.onnx.automata import KINDS, Automaton, kinds_of_bytes
 from ingot.compiler.frontends.onnx.node import Node, shape_of
+from ingot.compiler.frontends.strings import flat, put_at
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop, while_loop
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
 
-__all__ = ["apart", "longest_matches"]
+__all__ = ["Marks", "apart", "counted", "gathered", "longest_matches", "ranked", "runs"]
 
 
 def longest_matches(node: Node, data: Value, inside: Value, automaton: Automaton) -> Value:
@@ -61,6 +65,53 @@ def longest_matches(node: Node, data: Value, inside: Value, automaton: Automaton
     initial = node.op("take", begins, kind_before, axis=0, mode="clamp")
     best = node.full(0, "i64", (rows, width))
     return while_loop(node.builder, [zero, initial, best], goes_on, step)[2]
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Which elements [strings, n] tell about a piece: its place among those of the string, and
+    the value. No place has two."""
+
+    marked: Value
+    place: Value
+    value: Value
+
+
+def gathered(node: Node, marks: Sequence[Marks], count: Dim) -> Value:
+    """i64[strings, count]: the values at their places."""
+    rows = shape_of(marks[0].marked)[0]
+    total: Value | None = None
+    for each in marks:
+        shape = shape_of(each.marked)
+        row = node.op("iota", dtype=dtype("i64"), shape=shape, axis=0)
+        row = node.op("mul", row, node.broadcast_to(node.size(count), shape))
+        place = node.op("add", row, each.place)
+        place = node.op("select", each.marked, place, node.fill(-1, like=place))
+        put = put_at(node, rows * count, flat(node, place), flat(node, each.value))
+        total = put if total is None else node.op("add", total, put)
+    assert total is not None
+    return node.reshape(total, (rows, count))
+
+
+def ranked(node: Node, marked: Value) -> Value:
+    """Of each element of i1[strings, n], how many of its string are marked in front of it."""
+    rank = node.op("cumulative", node.convert(marked, "i64"), axis=1, kind="add")
+    return node.op("sub", rank, node.convert(marked, "i64"))
+
+
+def counted(node: Node, marked: Value) -> Value:
+    """i64[strings]: how many are marked."""
+    return node.reduce(node.convert(marked, "i64"), [1], "add")
+
+
+def runs(node: Node, inside: Value, place: Value) -> tuple[Marks, Marks]:
+    """Where bytes side by side that are `inside`, i1[strings, width], begin and end."""
+    none, width = node.constant(False, "i1"), shape_of(inside)[1]
+    around = node.op("pad", inside, none, low=(0, 1), high=(0, 1), interior=(0, 0))
+    before, behind = (node.sliced(around, 1, at, width + at) for at in (0, 2))
+    first, last = (node.op("and", inside, node.op("not", each)) for each in (before, behind))
+    end = node.op("add", place, node.fill(1, like=place))
+    return Marks(first, ranked(node, first), place), Marks(last, ranked(node, last), end)
 
 
 def apart(node: Node, sizes: Value) -> tuple[Value, Value]:

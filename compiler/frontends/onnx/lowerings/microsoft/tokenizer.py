@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.onnx.automata import compile_pattern
-from ingot.compiler.frontends.onnx.lowerings.bytes_of_strings import Marks, gathered
-from ingot.compiler.frontends.onnx.lowerings.matching import apart, longest_matches
+from ingot.compiler.frontends.onnx.lowerings.matching import (
+    Marks,
+    apart,
+    counted,
+    gathered,
+    longest_matches,
+    ranked,
+    runs,
+)
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.frontends.strings import (
@@ -57,7 +64,7 @@ def _tokens(node: Node, data: Value, inside: Value, place: Value) -> tuple[Marks
     if pattern:
         sizes = longest_matches(node, data, inside, compile_pattern(pattern))
         starts, _ = apart(node, sizes)
-        rank = _ranked(node, starts)
+        rank = ranked(node, starts)
         return Marks(starts, rank, place), Marks(starts, rank, node.op("add", place, sizes))
     for each in separators:
         automaton = compile_pattern(each)
@@ -65,18 +72,7 @@ def _tokens(node: Node, data: Value, inside: Value, place: Value) -> tuple[Marks
         unsupported(empty, f"its separator '{each}' may match no character: make it match one")
         _, covered = apart(node, longest_matches(node, data, inside, automaton))
         inside = node.op("and", inside, node.op("not", covered))
-    none, width = node.constant(False, "i1"), shape_of(data)[1]
-    around = node.op("pad", inside, none, low=(0, 1), high=(0, 1), interior=(0, 0))
-    before, behind = (node.sliced(around, 1, at, width + at) for at in (0, 2))
-    starts, stops = (node.op("and", inside, node.op("not", each)) for each in (before, behind))
-    end = node.op("add", place, node.fill(1, like=place))
-    return Marks(starts, _ranked(node, starts), place), Marks(stops, _ranked(node, stops), end)
-
-
-def _ranked(node: Node, marked: Value) -> Value:
-    """Of each mark, how many are in front of it."""
-    rank = node.op("cumulative", node.convert(marked, "i64"), axis=1, kind="add")
-    return node.op("sub", rank, node.fill(1, like=rank))
+    return runs(node, inside, place)
 
 
 def _long_ones(
@@ -87,24 +83,19 @@ def _long_ones(
     heads = node.convert(node.compare("ne", high, node.fill(0x80, like=high)), "i64")
     heads = node.op("cumulative", heads, axis=1, kind="add")
     heads = node.op("pad", heads, node.size(0), low=(0, 1), high=(0, 0), interior=(0, 0))
-    _, most = _count(node, begins.marked)
+    most = node.count(longest(node, counted(node, begins.marked)), "the count of tokens")
     first, last = (gathered(node, [each], most) for each in (begins, ends))
     read = (node.gather_along(heads, each, 1, "clamp") for each in (last, first))
     characters = node.op("sub", *read)
     kept = node.compare("ge", characters, node.fill(least, like=characters))
-    rank = _ranked(node, kept)
+    rank = ranked(node, kept)
     return Marks(kept, rank, first), Marks(kept, rank, last)
-
-
-def _count(node: Node, marked: Value) -> tuple[Value, Dim]:
-    """How many marks each row has, and the greatest of these."""
-    counts = node.reduce(node.convert(marked, "i64"), [1], "add")
-    return counts, node.count(longest(node, counts), "the count of tokens")
 
 
 def _framed(node: Node, rows: Strings, begins: Marks, ends: Marks, shape: Sequence[Dim]) -> Strings:
     """[..., columns]: with marks and pad values."""
-    counts, most = _count(node, begins.marked)
+    counts = counted(node, begins.marked)
+    most = node.count(longest(node, counts), "the count of tokens")
     texts = [node.text("pad_value", ""), "\x02", "\x03"]
     rows, constants = join_data(node, [rows, constant_strings(node, texts, (3,))])
     mark = int(bool(node.integer("mark", 0)))

@@ -13,6 +13,8 @@ import pytest
 
 import ingot
 from ingot import ops
+from ingot.hal.native import check, ffi, lib
+from ingot.hal.reference import reference_of_view
 from tests.support.assembly import assert_assembles
 from tests.support.devices import on_every_device, targets
 
@@ -64,7 +66,7 @@ def _open(scale: Scale, steps: Array) -> Any:
 NATIVES = {"acme.apply": _apply, "acme.open": _open}
 
 
-def _model(module: ingot.Module, device: str = "cpu", **natives: Any) -> ingot.Model:
+def _model(module: ingot.Module, device: Any = "cpu", **natives: Any) -> ingot.Model:
     return ingot.load(module, device=device, natives=NATIVES | natives)
 
 
@@ -220,3 +222,26 @@ def test_calls_with_references_are_not_recorded(module: ingot.Module, tmp_path: 
     assert isinstance(recording.error, ingot.Unsupported)
     assert "argument 'a' is a reference to an object" in str(recording.error)
     assert not list(tmp_path.iterdir())
+
+
+def test_objects_that_c_made_are_their_addresses(module: ingot.Module) -> None:
+    seen: list[Any] = []
+
+    def apply(scale: Any, x: Array) -> Array:
+        seen.append(scale)
+        return x
+
+    cpu, other = ingot.open_device("cpu"), ingot.open_device("cpu://?threads=1")
+    out = ffi.new("ingot_buffer_view_t **")
+    address = ffi.cast("void *", 64)
+    check(
+        lib.ingot_reference_create(
+            cpu.handle.pointer, b"acme.scale", address, ffi.NULL, ffi.NULL, out
+        )
+    )
+    made = reference_of_view(ffi.gc(out[0], lib.ingot_buffer_view_release), "acme.scale", cpu)
+    model = ingot.load(module, device=cpu, natives=NATIVES | {"acme.apply": apply})
+    assert model(made, made, X, 2)[1].object == made.object == 64
+    assert seen == [64, 64]
+    with pytest.raises(ingot.FailedPrecondition, match="that a function in C made is for its own"):
+        _model(module, other)(made, made, X, 2)

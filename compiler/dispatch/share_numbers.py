@@ -17,7 +17,6 @@ from ingot.compiler.ir import (
     Module,
     Op,
     Region,
-    TensorType,
     Value,
     clone_region,
     defined_by,
@@ -28,8 +27,11 @@ from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["share_numbers"]
 
-_FACTORS = frozenset({"add", "sub", "mul", "div"})
-"""Ops for which a kernel is as good with an unknown number."""
+_UNKNOWN = {
+    "f32": frozenset({"add", "sub", "mul", "div", "clamp"}),
+    "i32": frozenset({"add", "sub", "mul"}),
+}
+"""By dtype, ops for which a kernel is as good with an unknown number."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def _bytes(number: Op) -> bytes:
 
 def _split(block: Block) -> list[Op]:
     """Give every op constants of its own for the numbers that are broadcast to be its operands;
-    those of f32 that are factors and summands, in order."""
+    those that may be unknown, in order."""
     ops: list[Op] = []
     numbers: list[Op] = []
     for op in block.ops:
@@ -82,7 +84,7 @@ def _split(block: Block) -> list[Op]:
             wide = Op("broadcast", [own.result], [operand.type], operand.owner.attributes)  # type: ignore[union-attr]
             op.operands[place] = wide.result
             ops += [own, wide]
-            if op.name in _FACTORS and _is_f32(own.result):
+            if op.name in _UNKNOWN.get(tensor_type(own.result).dtype.name, ()):
                 numbers.append(own)
         ops.append(op)
     used = {operand for op in ops for each in _with_inner(op) for operand in each.operands}
@@ -102,10 +104,6 @@ def _number_of(value: Value) -> Op | None:
     wide = defined_by(value, "broadcast")
     number = wide and defined_by(wide.operands[0], "constant")
     return number if number and not tensor_type(number.result).shape else None
-
-
-def _is_f32(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.dtype.name == "f32"
 
 
 def _lift(use: _Use, places: Sequence[int | None]) -> None:

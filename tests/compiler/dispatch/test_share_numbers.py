@@ -13,14 +13,17 @@ from ingot.compiler.ir import Function, Module, TensorType, Value, walk
 from ingot.hal.spec import dtype
 from tests.support.programs import program
 
-F32 = dtype("f32")
+F32, I32 = dtype("f32"), dtype("i32")
 SHAPE = (64, 64)
+
+
+def weight(b: Builder) -> Value:
+    return b.constant(np.ones((4, 4, 16, 1), np.float32))
 
 
 def scaled(b: Builder, x: Value, factors: tuple[float, ...]) -> Value:
     """A product with a weight and, behind it, each factor taken away, and doubled."""
-    w = b.constant(np.ones((4, 4, 16, 1), np.float32))
-    y = b.value("dot_packed", b.value("reshape", x, shape=(1024, 4)), w, n=64)
+    y = b.value("dot_packed", b.value("reshape", x, shape=(1024, 4)), weight(b), n=64)
     for each in factors:
         y = b.value("sub", y, b.full(each, F32, (1024, 64)))
         y = b.value("mul", y, b.full(2.0, F32, (1024, 64)))
@@ -66,3 +69,20 @@ def test_what_is_equal_by_chance_does_not_tell_layers_apart() -> None:
 def test_a_single_region_keeps_its_numbers() -> None:
     (entry,) = products(outlined((3.0, 4.0)))
     assert all(str(each.type) != "f32[]" for each in entry.arguments)
+
+
+def test_limits_and_zero_points_of_layers_are_read() -> None:
+    def build(b: Builder, x: Value) -> Value:
+        for low, zero in ((-3.0, 5), (-4.0, 6)):
+            y = b.value("dot_packed", b.value("reshape", x, shape=(1024, 4)), weight(b), n=64)
+            limits = [b.full(each, F32, (1024, 64)) for each in (low, 9.0)]
+            y = b.value("convert", b.value("clamp", limits[0], y, limits[1]), dtype=I32)
+            y = b.value("mul", y, b.full(zero, I32, (1024, 64)))
+            x = b.value("slice", b.value("convert", y, dtype=F32), start=(0, 0), limit=SHAPE)
+        return x
+
+    module = program(build, TensorType(F32, SHAPE))
+    (entry,) = products(outline(share_numbers(form_dispatches(module))))
+    kinds = [str(each.type) for each in entry.arguments]
+    assert (kinds.count("f32[]"), kinds.count("i32[]")) == (1, 1)
+    assert numbers(entry) == [9.0]

@@ -199,6 +199,7 @@ def _by_matrix(builder: Builder, x: Pair, inverse: bool) -> tuple[Value, Value]:
             lhs_contract=(type.rank - 1,),
             rhs_contract=(0,),
             dtype=type.dtype,
+            exact=True,
         )
 
     if imaginary is None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.export
 import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax import lax
 from onnx import helper
 
 import ingot
@@ -121,6 +124,29 @@ def test_two_activations_are_rounded(
     for model in load_everywhere(text, **OPTIONS).values():
         got = np.asarray(model(x, y))
         assert error_of(got, np.einsum(equation, rounded(x), rounded(y))) <= 2e-6
+
+
+def test_what_is_exact_stays_so() -> None:
+    shape = jax.ShapeDtypeStruct((64, 64), np.float32)
+
+    def build(a: Any, b: Any) -> Any:
+        window = {"window_strides": (1, 1), "padding": "VALID", "precision": "highest"}
+        image = lax.conv_general_dilated(a.reshape(1, 64, 8, 8), b.reshape(64, 64, 1, 1), **window)
+        return lax.dot(a, b, precision="highest") + image.reshape(64, 64), a @ b
+
+    source = jax.export.export(jax.jit(build))(shape, shape)
+    module = ingot.compile(source, **OPTIONS)
+    assert len(module.report.in_bf16) == 1
+    a, b = draw(64, 64), draw(64, 64, seed=1)
+    exact, off = ingot.load(module)(a, b)
+    assert error_of(np.asarray(exact), np.asarray(build(a, b)[0], np.float64)) <= 3e-6
+    assert error_of(np.asarray(off), rounded(a) @ rounded(b)) <= 2e-6
+
+    @ingot.program(ingot.spec("f32[128,128]"))
+    def solved(x: Any) -> Any:
+        return ingot.ops.linalg.inv(x + 64 * ingot.ops.eye(128)), ingot.ops.fft.rfft(x)
+
+    assert ingot.compile(solved, **OPTIONS).report.in_bf16 == ()
 
 
 def tied(table: Array) -> onnx.ModelProto:

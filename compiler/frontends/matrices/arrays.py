@@ -132,7 +132,7 @@ class Array:
         elif other.is_complex:
             right = scope.concatenate(other.split(), 2)
         numbers = {"lhs_batch": (0,), "rhs_batch": (0,), "lhs_contract": (2,), "rhs_contract": (1,)}
-        made = left.each("dot_general", right.value, **numbers)
+        made = left.each("dot_general", right.value, **numbers, exact=True)
         if not (self.is_complex or other.is_complex):
             return made
         axis = 2 if other.is_complex else 1

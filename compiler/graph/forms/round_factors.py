@@ -4,7 +4,8 @@ Both sides are rounded to the nearest bf16, ties to even, and products are added
 result is off by at most 2^-8 of the sum of its absolute terms, beside the rounding of that sum. The
 weight is stored so, in half the bytes, where its rows are looked up, too. What is small, what does
 not multiply pairs, for an odd count of terms or features, and convolutions of which Winograd's way
-leaves a quarter, stay f32.
+leaves a quarter, stay f32. So do what a program asks for in high precision, and the products that
+FFTs and decompositions are made of.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def round_factors(module: Module) -> Module:
 
 def _is_large(op: Op, weights: set[Value]) -> bool:
     """Whether it is a product of f32 or bf16 in pairs, of which a weight has many elements."""
-    if op.name not in ("dot_general", "convolution"):
+    if not isinstance(op.attributes, (DotGeneral, Convolution)) or op.attributes.exact:
         return False
     types = {tensor_type(each).dtype for each in (*op.operands, op.result)}
     if types != {_F32} and {tensor_type(each).dtype for each in op.operands} != {_BF16}:

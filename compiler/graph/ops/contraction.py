@@ -77,13 +77,15 @@ def _same_class(a: TensorType, b: TensorType) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DotGeneral(Attributes):
-    """Sum of products over the contracted axes: [batch, free of a, free of b]."""
+    """Sum of products over the contracted axes: [batch, free of a, free of b]. `exact`: of factors
+    as they are, whatever precision is asked for."""
 
     lhs_batch: Ints = ()
     rhs_batch: Ints = ()
     lhs_contract: Ints
     rhs_contract: Ints
     dtype: DType = field(metadata=by_operands(_dtype_of))
+    exact: bool = field(default=False, metadata=LEFT_OUT)
 
     def batch(self, side: str) -> Ints:
         """The batch axes of the side "lhs" or "rhs"."""
@@ -191,7 +193,8 @@ def _spatial_dims(
 
 @dataclass(frozen=True, kw_only=True)
 class Convolution(Attributes):
-    """Sum of products under a window; `layout` such as nchw,oihw->nchw names the axes."""
+    """Sum of products under a window; `layout` such as nchw,oihw->nchw names the axes.
+    `exact`: as of dot_general."""
 
     layout: str
     strides: Dims = field(metadata=by_operands(_spatial_ones))
@@ -200,6 +203,7 @@ class Convolution(Attributes):
     rhs_dilation: Dims = field(metadata=by_operands(_spatial_ones))
     groups: int = 1
     dtype: DType = field(metadata=by_operands(_dtype_of))
+    exact: bool = field(default=False, metadata=LEFT_OUT)
 
     def result(self, x: TensorType, w: TensorType) -> TensorType:
         _same_class(x, w)

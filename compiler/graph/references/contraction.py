@@ -45,6 +45,7 @@ def _dot_general(
     lhs_contract: tuple[int, ...],
     rhs_contract: tuple[int, ...],
     dtype: DType,
+    exact: bool = False,
 ) -> Array:
     a_free = [axis for axis in range(a.ndim) if axis not in (*lhs_batch, *lhs_contract)]
     b_free = [axis for axis in range(b.ndim) if axis not in (*rhs_batch, *rhs_contract)]
@@ -103,6 +104,7 @@ def _convolution(
     rhs_dilation: tuple[int, ...],
     groups: int,
     dtype: DType,
+    exact: bool = False,
 ) -> Array:
     axes = parse_layout(layout)
     x = x.transpose((axes.batch, *axes.spatial, axes.feature))

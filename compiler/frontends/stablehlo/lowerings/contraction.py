@@ -56,6 +56,7 @@ def _dot(
         lhs_contract=lhs_contract,
         rhs_contract=rhs_contract,
         dtype=wanted,
+        exact=_is_exact(op),
     )
     return _as_declared(context, op, product)
 
@@ -66,6 +67,12 @@ def _as_declared(context: Context, op: SourceOp, product: Value) -> Value:
     if type.element != "i1":
         return product
     return context.builder.value("convert", product, dtype=dtype("i1"))
+
+
+def _is_exact(op: SourceOp) -> bool:
+    """Whether the program asks for more than the default precision of factors."""
+    asked = op.attributes.get("precision_config")
+    return isinstance(asked, tuple) and not {"HIGH", "HIGHEST"}.isdisjoint(asked)
 
 
 def _operands(context: Context, op: SourceOp) -> tuple[Value, Value, DType]:
@@ -110,6 +117,7 @@ def convolution(context: Context, op: SourceOp) -> Value:
         rhs_dilation=_steps(op, "rhs_dilation", count),
         groups=op.attributes["feature_group_count"] * groups,
         dtype=wanted,
+        exact=_is_exact(op),
     )
     return _as_declared(context, op, product)
 

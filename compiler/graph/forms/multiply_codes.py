@@ -76,8 +76,9 @@ def multiply_codes(module: Module) -> Module:
 
 
 def _is_of_bytes(op: Op) -> bool:
-    types = [tensor_type(each).dtype for each in op.operands]
-    return op.name in ("dot_general", "convolution") and set(types) <= {_I8, _U8}
+    if op.name not in ("dot_general", "convolution"):
+        return False
+    return {tensor_type(each).dtype for each in op.operands} <= {_I8, _U8}
 
 
 def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] | None:

@@ -17,6 +17,7 @@ from ingot.compiler.frontends.matrices import (
     elimination,
     jacobi,
     reflectors,
+    schur,
 )
 from ingot.compiler.frontends.program.complex import of_parts, parts_of
 from ingot.compiler.frontends.program.creation import arange, asarray, astype, eye
@@ -57,6 +58,13 @@ from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
 __all__: list[str] = []
+
+
+class EigResult(NamedTuple):
+    """The result of `eig`, both complex."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
 
 
 class EighResult(NamedTuple):
@@ -191,6 +199,23 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     upper = scope.count((1, kept, n), 1) <= scope.count((1, kept, n), 2)
     q = reflectors.product(factors, taus, scope.identity(count, m, array, kept))
     return QRResult(_back(q, batch), _back(scope.where(upper, factors.cut(1, 0, kept), 0), batch))
+
+
+@extension("linalg")
+def eig(x: Any, /) -> EigResult:
+    """The eigenvalues of square matrices, in no order, and the eigenvectors as columns of length 1;
+    both complex."""
+    array, batch = _matrices(x, square=True)
+    found = schur.schur(array)
+    vectors = schur.eigenvectors(found)
+    return EigResult(_back(found.values.as_complex(), batch), _back(vectors, batch))
+
+
+@extension("linalg")
+def eigvals(x: Any, /) -> Tensor:
+    """The eigenvalues of `eig`."""
+    array, batch = _matrices(x, square=True)
+    return _back(schur.schur(array).values.as_complex(), batch)
 
 
 @extension("linalg")

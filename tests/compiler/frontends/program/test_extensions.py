@@ -124,6 +124,21 @@ def test_factors_multiply_to_the_matrix(x: Array) -> None:
             np.testing.assert_allclose(found, each, atol=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("x", SQUARES, ids=["real", "complex"])
+def test_eigenvalues_of_any_matrix(x: Array) -> None:
+    def made(x: Any) -> list[Any]:
+        la = ops.linalg
+        values, vectors = la.eig(x)
+        rest = x @ vectors - vectors * values[:, None, :]
+        return [rest, la.vector_norm(vectors, axis=1), ops.sum(la.eigvals(x), axis=1)]
+
+    x = x[:, :3, :3]
+    wanted = np.zeros_like(x), np.ones((len(x), 3)), np.trace(x, axis1=1, axis2=2)
+    for found, each in zip(run(made, x, dims=True), wanted, strict=True):
+        np.testing.assert_allclose(found, each, atol=1e-4)
+
+
 @pytest.mark.parametrize("x", SQUARES, ids=["real", "complex"])
 def test_diagonals_and_products(x: Array) -> None:
     def made(xp: Any, x: Any) -> list[Any]:

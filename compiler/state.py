@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ingot.compiler.frontends.program.caches import Cache, cache
 from ingot.compiler.graph.state.make_stateful import make_stateful
 from ingot.compiler.graph.state.plan_state import Link
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
@@ -26,7 +27,7 @@ from ingot.compiler.ir.renamed_dims import renamed_dims, sizes_of_symbols
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
-__all__ = ["State", "apply_state", "carried", "named", "past_present"]
+__all__ = ["Cache", "State", "apply_state", "cache", "carried", "named", "past_present"]
 
 Pairing = Callable[[Function], "list[Link]"]
 """A function to its links, whose variables have equal names where they are the same."""

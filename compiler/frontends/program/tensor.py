@@ -23,7 +23,7 @@ from ingot.compiler.frontends.complex_numbers import Parts, join, take_apart
 from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, type_of
 from ingot.compiler.frontends.program.dtypes import default_float, default_int, element_type
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import TensorType, Value, dims
+from ingot.compiler.ir import TensorType, Value, Variable, dims
 from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
@@ -42,6 +42,7 @@ __all__ = [
     "entered",
     "extension",
     "given",
+    "placed",
     "public",
     "user_code",
     "value_of",
@@ -67,10 +68,17 @@ class Trace(Emitter):
 
     advice = "give tensors of shapes that fit"
 
-    def __init__(self, builder: Builder, fresh: Callable[[str], str], layer: str = "") -> None:
+    def __init__(
+        self,
+        builder: Builder,
+        fresh: Callable[[str], str],
+        layer: str = "",
+        variables: dict[str, Variable] | None = None,
+    ) -> None:
         super().__init__(builder)
         self.fresh = fresh
         self.layer = layer
+        self.variables = variables  # of the program; None: it can have none
         self.placed = False  # whether a public function is at work
 
     def fresh_names(self, hint: str = "size") -> Iterator[str]:
@@ -79,7 +87,7 @@ class Trace(Emitter):
 
     def within(self, builder: Builder) -> Trace:
         """The trace of a body of this block."""
-        return Trace(builder, self.fresh, self.layer)
+        return Trace(builder, self.fresh, self.layer, self.variables)
 
 
 def current() -> Trace:
@@ -123,7 +131,7 @@ def public(function: _Function, *, takes_complex: bool = False) -> _Function:
             )
         return COMPLEX[name](*arguments, **named)
 
-    FUNCTIONS[name] = call = _placed(wraps(function)(chosen))
+    FUNCTIONS[name] = call = placed(wraps(function)(chosen))
     return call  # type: ignore[return-value]
 
 
@@ -131,7 +139,7 @@ def extension(name: str) -> Callable[[_Function], _Function]:
     """As `public`, of functions of `ingot.ops.<name>`, which take complex numbers themselves."""
 
     def register(function: _Function) -> _Function:
-        call = _placed(function)
+        call = placed(function)
         EXTENSIONS.setdefault(name, {})[function.__name__] = call
         return call  # type: ignore[return-value]
 
@@ -152,7 +160,9 @@ def _has_complex(given: Any) -> bool:
     return named or isinstance(given, (complex, ComplexTensor))
 
 
-def _placed(function: Callable[..., Any]) -> Callable[..., Any]:
+def placed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, whose ops and errors tell the line of the user's that called it."""
+
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         trace = current()

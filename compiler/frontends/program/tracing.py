@@ -162,12 +162,12 @@ def _traced(function: Callable[..., Any], specs: Sequence[Spec], names: Sequence
     for value, name in zip(block.arguments, names, strict=True):
         value.name = name
     builder = Builder(block)
-    outer = Trace(builder, _Names(symbols).fresh)
+    outer = Trace(builder, _Names(symbols).fresh, variables={})
     with entered(outer):
         result = function(*map(given, block.arguments))
         results = _results(result, _name(function))
     builder.return_(*results.values())
-    module = Module(attributes={"producer": "Python"})
+    module = Module(attributes={"producer": "Python"}, variables=outer.variables or {})
     module.add(Function("main", Region([block]), list(names), list(results), symbols=symbols))
     return module
 

@@ -244,7 +244,7 @@ class Report:
     def _bf16_lines(self) -> Iterator[str]:
         """Which layers multiply bf16, and how far their results are off."""
         if self.in_bf16:
-            bound = "each off by at most 1/256 of its terms' magnitudes"
+            bound = "each result off by less than 1/128 of its terms' magnitudes"
             yield f"{_count(len(self.in_bf16), 'layer')} of bf16, {bound}:"
             yield f"  {printable(', '.join(self.in_bf16), _LONGEST_LAYERS)}"
 

@@ -57,6 +57,8 @@ def test_both_factors_are_rounded_and_sums_are_f32(
     w, x = draw(2 * k, n), draw(rows, 2 * k, seed=1)
     for model in load_everywhere(product(w, shape=(shape or rows,)), **OPTIONS).values():
         check(model, x, rounded(x) @ rounded(w))
+        off = np.abs(np.asarray(model(x)) - x.astype(np.float64) @ w)
+        assert (off <= 2.0**-7 * (np.abs(x.astype(np.float64)) @ np.abs(w))).all()
 
 
 @pytest.mark.slow

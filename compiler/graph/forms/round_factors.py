@@ -1,11 +1,11 @@
 """Products of f32 as products of bf16, with `precision="bf16"`.
 
 Both sides are rounded to the nearest bf16, ties to even, and products are added in f32, as f32: a
-result is off by at most 2^-8 of the sum of its absolute terms, beside the rounding of that sum. The
-weight is stored so, in half the bytes, where its rows are looked up, too. What is small, what does
-not multiply pairs, for an odd count of terms or features, and convolutions of which Winograd's way
-leaves a quarter, stay f32. So do what a program asks for in high precision, and the products that
-FFTs and decompositions are made of.
+result is off by less than 2^-7 of the sum of its absolute terms, beside the rounding of that sum.
+The weight is stored so, in half the bytes, where its rows are looked up, too. What is small, what
+does not multiply pairs, for an odd count of terms or features, and convolutions of which Winograd's
+way leaves a quarter, stay f32. So do what a program asks for in high precision, and the products
+that FFTs and decompositions are made of.
 """
 
 from __future__ import annotations

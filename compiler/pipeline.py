@@ -320,27 +320,26 @@ def _finish(
     file = driver.step(
         "write_module", lambda: build_module(codes, data, metadata, section, versions or {})
     )
-    left = cast(tuple[tuple[str, str], ...], module.attributes.get(LEFT_IN_FLOAT, ()))
-    integers = cast(tuple[str, ...], module.attributes.get(IN_INTEGERS, ()))
-    rounded = cast(int, module.attributes.get(ROUNDED, 0))
-    in_bf16 = cast(tuple[str, ...], module.attributes.get(IN_BF16, ()))
     length = data.pool.finish().length
     named = {name: each for name, each in data.natives.items() if not name.startswith("?")}
     functions = python_functions(own.natives)
     python = {name: each for name, each in functions.items() if name in named}
     report = Report(
-        reports,
-        length,
-        dict(driver.seconds),
-        renamed,
-        left,
-        rounded,
-        in_bf16,
-        named,
-        tuple(python),
-        integers,
-    )
+        reports, length, dict(driver.seconds), renamed, **_arithmetic(module),
+        natives=named, python_natives=tuple(python),
+    )  # fmt: skip
     return Module(file, report, python)
+
+
+def _arithmetic(module: ir.Module) -> dict[str, Any]:
+    """What a report says of the numbers that layers multiply."""
+    found = module.attributes.get
+    return {
+        "left_in_float": found(LEFT_IN_FLOAT, ()),
+        "rounded_rows": found(ROUNDED, 0),
+        "in_bf16": found(IN_BF16, ()),
+        "in_integers": found(IN_INTEGERS, ()),
+    }
 
 
 def _verify_kernels(kernels: Mapping[str, Sequence[Kernel]]) -> None:

@@ -53,12 +53,12 @@ class Epilogue:
         self._arguments = {value: at for at, value in enumerate(function.arguments)}
         self._results = function.block.terminator.operands
         self._memory: dict[int, Value] = {}
-        self._live = self._reach()
+        self._live = self._reach(len(self._results))
 
-    def _reach(self) -> set[Value]:
-        """The values between the root and the results."""
+    def _reach(self, count: int) -> set[Value]:
+        """The values between the root and the first results."""
         seen: set[Value] = set()
-        pending = list(self._results)
+        pending = list(self._results[:count])
         while pending:
             value = pending.pop()
             if value in seen or value is self._root:
@@ -69,12 +69,14 @@ class Epilogue:
         return seen
 
     def in_place(self, taken: set[int]) -> tuple[tuple[int, int], ...]:
-        """(argument, result) pairs that may share memory: same type, read only in place."""
+        """(argument, result) pairs that may share memory: same type, read only in place, and for
+        the first time before the result is stored."""
         pairs = []
         used: set[int] = set(taken)
         for result, value in enumerate(self._results):
+            known = self._reach(result + 1)
             for argument, at in self._arguments.items():
-                free = at not in used and argument in self._live
+                free = at not in used and argument in known
                 if free and argument.type == value.type and self._read_in_place(argument):
                     pairs.append((at, result))
                     used.add(at)

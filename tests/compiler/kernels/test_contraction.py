@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ingot
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Function, TensorType, Value, walk
 from ingot.compiler.ir.dims import Dim, symbol
@@ -224,3 +225,17 @@ def test_tiles_fit_local_memory_and_fill_the_device(info: TargetInfo) -> None:
     whole = choose_tile(info, f32_dtype, 4096, 4096, 1, {})
     small = choose_tile(info, f32_dtype, 64, 64, 1, {})
     assert whole.rows * whole.columns > small.rows * small.columns
+
+
+def test_a_result_is_not_written_over_what_a_later_result_reads_first() -> None:
+    """Of an epilogue with two results, all in memory of the call."""
+
+    def program(a: Any, b: Any) -> Any:
+        before, product = b @ a, a @ b
+        return product @ a, (product + before) @ b
+
+    spec = ingot.spec("f32[4,4]")
+    a, b = draw(4, 4), draw(4, 4, seed=1)
+    first, second = ingot.load(ingot.compile(ingot.trace(program, spec, spec)))(a, b)
+    np.testing.assert_allclose(first, a @ b @ a, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(second, (a @ b + b @ a) @ b, rtol=1e-4, atol=1e-5)

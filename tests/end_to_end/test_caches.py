@@ -172,6 +172,34 @@ def test_every_layout_is_attention_over_all_that_a_sequence_sees(
     assert np.shape(model.state()["cache.length"]) == (3,)
 
 
+def test_a_cache_that_cannot_grow_is_as_it_was() -> None:
+    cache = ingot.state.cache(HEADS, WIDE, layout="paged", page=4, layers=LAYERS)
+
+    def step(x: Any) -> Any:
+        added = cache.extend(x.shape[1])
+        for layer in range(LAYERS):
+            added.append(x, x, layer)
+            x = added.attend(x, layer)
+        return x
+
+    x = np.random.default_rng(0).standard_normal((1, 3, HEADS, WIDE)).astype(np.float32)
+    module = ingot.compile(ingot.trace(step, ingot.spec(f"f32[1,t,{HEADS},{WIDE}]")))
+    free = ingot.load(module)
+    expected = [np.array(free(x)) for _ in range(20)]
+    for limit in (9000, 12000, 15000):
+        model = ingot.load(module, memory_limit=limit)
+        made = []
+
+        def call(model: ingot.Model = model, made: list[Any] = made) -> None:
+            while True:
+                made.append(np.array(model(x)))
+
+        with pytest.raises(ingot.OutOfMemory, match=r"'test_caches\.py"):
+            call()
+        np.testing.assert_allclose(made, expected[: len(made)], rtol=1e-4, atol=1e-5)
+        assert np.asarray(model.state()["cache.length"]) == 3 * len(made)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -187,6 +187,10 @@ class Cache:
         shape = (pages, self.heads, self.page, self.dims[at])
         return self._load(key, *shape, element=self.element)
 
+    def _loaded(self, pages: Dim) -> dict[str, Tensor]:
+        """Keys and values of all layers."""
+        return {key: self._pool(key, at, pages) for key, at in self._pools()}
+
     # Sequences
 
     def _numbers(self, sequences: Any) -> Tensor:
@@ -234,9 +238,9 @@ class Cache:
 
     def _add(
         self, slots: Tensor, lengths: Tensor, tokens: Dim, end: Dim
-    ) -> tuple[Tensor, Dim, dict[str, Tensor]]:
+    ) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
         """The tables [rows, columns] of sequences that get pages for `tokens` more, up to `end`,
-        how many pages there are, and what variables become."""
+        keys and values, and what variables become. All room is made before anything is written."""
         ends, page = lengths + as_size(tokens), self.page
         columns = ceildiv(end, page)
         have, want = (lengths + (page - 1)) // page, (ends + (page - 1)) // page
@@ -250,11 +254,12 @@ class Cache:
         nowhere = as_size(self.pages or used)
         table = self._load("table", self._room(columns), self.sequences)
         at = where(is_new, have[:, None] + most[None, :], as_size(self._room(columns)))
+        pools = self._loaded(self.pages or used)
         table = _put_at(table, (at, broadcast_to(slots[:, None], is_new.shape)), numbers)
         owners = _put(owners, where(is_new, numbers, nowhere), is_new * 1)
         stored = {"pool": after, "owners": owners, "table": table}
         table = table[: as_size(columns)]
-        return permute_dims(take(table, slots, axis=1), (1, 0)), used, stored
+        return permute_dims(take(table, slots, axis=1), (1, 0)), pools, stored
 
     def _room(self, columns: Dim) -> Dim:
         """Rows of the table."""
@@ -317,14 +322,12 @@ class Step:
             what = f"the number of tokens that '{owner.name}' gets at once"
             most = _limit(asarray(as_size(tokens)), owner.page - owner.window + 1, what)
             after = _at_most(after, before + as_size(most))
-        used: Dim = owner.pages or 0
         table = slots[:, None]
         stored: dict[str, Tensor] = {}
         if owner.layout == "paged":
-            table, used, stored = owner._add(slots, before, tokens, end)
-            used = owner.pages or used
-        # All room is made before anything is written.
-        self._pools = {key: owner._pool(key, at, used) for key, at in owner._pools()}
+            table, self._pools, stored = owner._add(slots, before, tokens, end)
+        else:
+            self._pools = owner._loaded(owner.pages or 0)
         stored["length"] = _put(lengths, slots, _at_most(after, as_size(end)))
         for key, value in stored.items():
             owner._store(key, value)

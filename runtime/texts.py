@@ -23,6 +23,9 @@ _SUFFIX = ".utf8"
 _KEYS = {1: "map of ", 2: "maps of "}
 """How the doc of a map, or of rows that are maps, begins, by rank."""
 
+_INTEGERS = "map of integers"
+"""The doc of a map whose keys count from 0, or, if its length is open, are any."""
+
 
 def has_texts(signature: Signature) -> bool:
     """Whether any of its values is of strings or maps."""
@@ -45,11 +48,15 @@ def _hidden(values: Sequence[Value]) -> set[str]:
     }
 
 
-def _keys(value: Value, rank: int) -> list[Any] | None:
-    """Of what its columns are; None: it is no map, or its rows are none."""
+def _keys(value: Value, rank: int) -> Sequence[Any] | None:
+    """Of what its columns are, empty if they are all that a map has, in their order; None: it is
+    no map, or its rows are none."""
     begin = _KEYS[rank]
     if value.kind != "tensor" or len(value.shape) != rank or not value.doc.startswith(begin):
         return None
+    if value.doc == _INTEGERS:
+        (length,) = value.shape
+        return range(length if isinstance(length, int) else 0)
     try:
         keys = json.loads(value.doc[len(begin) :])
     except (RecursionError, ValueError):
@@ -111,7 +118,7 @@ class Texts:
             return value
         keys, element = self._maps[name]
         try:
-            return np.array([value.get(key, 0) for key in keys], element)
+            return np.array([value.get(key, 0) for key in keys or sorted(value)], element)
         except (OverflowError, TypeError, ValueError) as error:
             raise InvalidArgument(f"argument '{name}': a map must have numbers: {error}") from None
 

@@ -46,8 +46,8 @@ class Signature:
 
 def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] = ()) -> Signature:
     """The signature, with what is known of its symbols: inputs that are no numeric tensors of
-    static rank, sequences, optionals, or maps that a DictVectorizer of `nodes` reads, are
-    refused."""
+    static rank, sequences, optionals, or maps that a DictVectorizer or CastMap of `nodes` reads,
+    are refused."""
     keys = _vocabularies(nodes)
     inputs = ends.inputs
     dims_of = [dim for value in inputs for dim in value.type.tensor_type.shape.dim]
@@ -58,7 +58,7 @@ def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] =
     for value in inputs:
         try:
             if value.type.WhichOneof("value") == "map_type":
-                types[value.name] = _read_map(value, keys.get(value.name, []))
+                types[value.name] = _read_map(value, keys.get(value.name, []), symbols)
                 continue
             types[value.name] = _read_type(value, symbols)
             if is_text(value.type):
@@ -94,16 +94,22 @@ def doc_of_keys(keys: Sequence[int | str]) -> str:
 
 def doc_of_map(keys: Sequence[int | str]) -> str:
     """By which callers know that an argument is a row of what a map has for these keys."""
-    return f"map of {json.dumps(keys)}"
+    return "map of integers" if isinstance(keys, range) else f"map of {json.dumps(keys)}"
 
 
-Keys = list[int] | list[str]
+Keys = list[int] | list[str] | range
+"""Of a map; range(n): from 0 on, and range(0): those it has, in their order."""
 
 
 def _vocabularies(nodes: Sequence[onnx.NodeProto]) -> Mapping[str, list[Keys]]:
     """The keys in which each map is laid out, once for every layer that does."""
     found: dict[str, list[Keys]] = {}
     for node in nodes:
+        if node.op_type == "CastMap" and node.input:
+            given = {each.name: each for each in node.attribute}
+            is_sparse = "map_form" in given and given["map_form"].s == b"SPARSE"
+            count = given["max_map"].i if "max_map" in given else 1
+            found.setdefault(node.input[0], []).append(range(count if is_sparse else 0))
         if node.op_type == "DictVectorizer" and node.input:
             for each in node.attribute:
                 texts = [key.decode() for key in each.strings]
@@ -111,14 +117,16 @@ def _vocabularies(nodes: Sequence[onnx.NodeProto]) -> Mapping[str, list[Keys]]:
     return found
 
 
-def _read_map(value: onnx.ValueInfoProto, keys: Sequence[Keys]) -> TensorType:
+def _read_map(value: onnx.ValueInfoProto, keys: Sequence[Keys], symbols: _Symbols) -> TensorType:
     """The row of a map: what it has for each of the keys."""
     element = dtype_of(value.type.map_type.value_type.tensor_type.elem_type)
     if element is None or not keys or any(each != keys[0] for each in keys):
         raise CompileError(
             f"graph input '{value.name}' is a map: arguments may be maps to numbers that "
-            "DictVectorizer reads, with one vocabulary"
+            "DictVectorizer or CastMap reads, with one vocabulary"
         )
+    if keys[0] == range(0):
+        return TensorType(element, (symbols.of(f"{value.name}_count", False),))
     return TensorType(element, (len(keys[0]),))
 
 

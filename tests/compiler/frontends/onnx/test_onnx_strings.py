@@ -284,6 +284,43 @@ def test_branches_and_loops_hand_strings_on_when_compiled() -> None:
     assert (chosen.tolist(), long.tolist()) == (["ac", "b"], ["aaa", "bbb"])
 
 
+def _map(key: int) -> onnx.ValueInfoProto:
+    """The graph input x, of floats."""
+    x = onnx.ValueInfoProto(name="x", doc_string="of words")
+    map = x.type.map_type
+    map.key_type, map.value_type.tensor_type.elem_type = key, TensorProto.FLOAT
+    return x
+
+
+def test_maps_without_a_vocabulary() -> None:
+    classic = {"domain": "ai.onnx.ml"}
+    graphs = {
+        "dense": ({"cast_to": "TO_INT64"}, TensorProto.INT64),
+        "sparse": ({"map_form": "SPARSE", "max_map": 4}, TensorProto.FLOAT),
+    }
+    sources = {
+        name: _model(
+            [Node("CastMap", ["x"], ["y"], **attributes, **classic)],
+            [_map(TensorProto.INT64)],
+            [make_value("y", [1, None], element)],
+        )
+        for name, (attributes, element) in graphs.items()
+    }
+    model = ingot.load(ingot.compile(sources))
+    for name, source in sources.items():
+        session = onnxruntime.InferenceSession(source.SerializeToString())
+        for row in ({3: 1.5, 0: -2.75, 7: 1e10}, {2: 0.5}):
+            wanted, got = session.run(None, {"x": row})[0], np.asarray(getattr(model, name)(row))
+            assert (got.dtype, got.tolist()) == (wanted.dtype, wanted.tolist())
+    assert np.asarray(model.dense({})).shape == (1, 0)
+    with pytest.raises(ingot.InvalidArgument, match="'x': a map must have numbers"):
+        model.dense({1: 2.0, "a": 1.0})
+    for wrong in ({"cast_to": "TO_STRING"}, {"map_form": "SPARSE", "max_map": 0}):
+        node = Node("CastMap", ["x"], ["y"], **wrong, **classic)
+        with pytest.raises(ingot.CompileError, match=r"its cast_to is|its map_form is"):
+            import_onnx(_model([node], [_map(TensorProto.INT64)], [make_value("y", None)]))
+
+
 @pytest.mark.parametrize(
     ("vocabulary", "key"),
     [
@@ -293,9 +330,7 @@ def test_branches_and_loops_hand_strings_on_when_compiled() -> None:
 )
 def test_maps_as_arguments(vocabulary: dict[str, Any], key: int) -> None:
     node = Node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", **vocabulary)
-    x = onnx.ValueInfoProto(name="x", doc_string="of words")
-    map = x.type.map_type
-    map.key_type, map.value_type.tensor_type.elem_type = key, TensorProto.FLOAT
+    x = _map(key)
     source = _model([node], [x], [make_value("y", [1, 3])])
     session = onnxruntime.InferenceSession(source.SerializeToString())
     model = ingot.load(ingot.compile(source))

@@ -180,6 +180,23 @@ def dict_vectorizer(node: Node) -> Value:
     return node.reshape(row, (1, *shape_of(row)))
 
 
+@lowering("CastMap", domain=CLASSIC)
+def cast_map(node: Node) -> Value:
+    """[1, n] of a map, which callers pass as its row."""
+    kind = node.text("cast_to", "TO_FLOAT")
+    unsupported(
+        kind not in ("TO_FLOAT", "TO_INT64"),
+        f"its cast_to is {kind}: use TO_FLOAT or TO_INT64",
+    )
+    form, count = node.text("map_form", "DENSE"), node.integer("max_map", 1)
+    unsupported(
+        form != "DENSE" and (form != "SPARSE" or count < 1),
+        f"its map_form is {form} and its max_map {count}: fix the model",
+    )
+    row = node.convert(node.input(0), "f32" if kind == "TO_FLOAT" else "i64")
+    return node.reshape(row, (1, *shape_of(row)))
+
+
 @lowering("ZipMap", domain=CLASSIC)
 def zip_map(node: Node) -> Value:
     """Rows of numbers; callers learn the keys of their columns, and make maps of them."""

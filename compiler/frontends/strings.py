@@ -22,12 +22,15 @@ __all__ = [
     "doc_of_bytes",
     "flat",
     "from_ends",
+    "in_a_row",
     "join_data",
     "longest",
     "matches",
+    "move",
     "move_strings",
     "not_empty",
     "pack",
+    "packed",
     "padded_bytes",
     "put_at",
     "spread",
@@ -133,6 +136,13 @@ def move_strings(
     return [Strings(starts, lengths, data) for starts, lengths in zip(*parts, strict=True)]
 
 
+def move(x: Value | Strings, apply: Callable[[Value], Value]) -> Value | Strings:
+    """As `move_strings`, of one tensor, which may be of numbers."""
+    if isinstance(x, Value):
+        return apply(x)
+    return Strings(apply(x.starts), apply(x.lengths), x.data)
+
+
 def spread(node: Emitter, *given: Strings) -> list[Strings]:
     """All in their common shape."""
     common = node.common_shape(*(shape_of(each.starts) for each in given))
@@ -169,6 +179,19 @@ def pack(node: Emitter, x: Strings, define_size: DefineSize) -> tuple[Value, Val
     place = node.op("add", place, shift)
     data = node.op("take", not_empty(node, x.data), place, axis=0, mode="clamp")
     return node.reshape(ends, shape_of(x.lengths)), data
+
+
+def packed(node: Emitter, x: Strings, define_size: DefineSize) -> Strings:
+    """The same over bytes of their own, which stand one behind another."""
+    ends, data = pack(node, x, define_size)
+    return Strings(node.op("sub", ends, x.lengths), x.lengths, data)
+
+
+def in_a_row(node: Emitter, lengths: Value, data: Value) -> Strings:
+    """Strings of these lengths, whose bytes stand one behind another."""
+    ends = node.op("cumulative", flat(node, lengths), axis=0, kind="add")
+    starts = node.op("sub", node.reshape(ends, shape_of(lengths)), lengths)
+    return Strings(starts, lengths, data)
 
 
 def put_at(node: Emitter, count: Dim, places: Value, values: Value) -> Value:

@@ -6,12 +6,14 @@ learn it again in every try of the outer one; the last try is the loop's body.
 
 What a loop stacks up from its steps is written into one tensor if it is known before how many
 steps there are, or not many at most; else it grows by a step at a time. Where the dims of what
-is stacked differ, as far as the types tell, the elements are kept one by one.
+is stacked differ, as far as the types tell, the elements are kept one by one. Of strings the
+lengths are stacked so, and the bytes are put one behind another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ingot.compiler.frontends.onnx.join_elements import join_elements
@@ -24,6 +26,7 @@ from ingot.compiler.frontends.onnx.structures import (
     put_together,
     take_apart,
 )
+from ingot.compiler.frontends.strings import Strings, in_a_row, packed
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import region_of
 from ingot.compiler.graph.ops.lists import ANY
@@ -48,7 +51,7 @@ class Step:
 
     condition: Value | None
     carried: Sequence[Structure]
-    stacked: Sequence[Value]
+    stacked: Sequence[Value | Strings]
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Loop:
     take_step: Callable[[Node, Value, Value, Sequence[Structure]], Step]
     stack_length: Dim | None = None
 
-    def run(self) -> tuple[list[Structure], list[Value]]:
+    def run(self) -> tuple[list[Structure], list[Value | Strings]]:
         """Emit the loop; the last carried values and the stacked ones, steps in axis 0."""
         last = self.settle()
         node, builder = self.node, self.node.builder
@@ -174,6 +177,11 @@ class Loop:
         carried = [put_together(flow, source) for flow in flows]
         inner = node.within(Builder(block, location))
         step = self.take_step(inner, index, running, carried)
+        stacked = [
+            packed(inner, each, inner.count) if isinstance(each, Strings) else each
+            for each in step.stacked
+        ]
+        step = replace(step, stacked=stacked)
         common = self.common(flows, [flow_of(each) for each in step.carried])
         following: list[Value] = []
         if common == flows:
@@ -272,7 +280,13 @@ class _Stacks:
 
     def __init__(self, loop: Loop, last: _Try) -> None:
         self.node = loop.node
-        self.values = last.step.stacked
+        self.stacked = last.step.stacked
+        self.values = [
+            value
+            for each in self.stacked
+            for value in ((each.lengths, each.data) if isinstance(each, Strings) else (each,))
+        ]
+        self.bytes = [each.data for each in self.stacked if isinstance(each, Strings)]
         self.always = loop.stack_length is not None or loop.always_goes_on(last.step)
         self.capacity = loop.stack_length
         if self.values and self.capacity is None:
@@ -280,16 +294,21 @@ class _Stacks:
         self.arguments: list[Value] = []
         self.initial: list[Value] = []
         self.symbols: list[str] = []
+        self.steps: Dim | None = None  # so far, where stacks grow
         inside = set(last.symbols) | inner_symbols(last.block)
         names = self.node.fresh_symbols("steps")
-        for element in map(type_of, self.values):
-            argument = self._start(element, inside, names)
+        for value in self.values:
+            argument = self._start(value, inside, names)
             self.arguments.append(Value(argument, last.block))
         last.block.arguments += self.arguments
 
-    def _start(self, element: TensorType, inside: set[str], names: Iterator[str]) -> Type:
-        """Begin a stack of such elements; its type in the loop."""
-        node = self.node
+    def _start(self, value: Value, inside: set[str], names: Iterator[str]) -> Type:
+        """Begin a stack of such values; its type in the loop."""
+        node, element = self.node, type_of(value)
+        if value in self.bytes:
+            self.symbols.append(next(names))
+            self.initial.append(node.full(0, element.dtype, (0,)))
+            return TensorType(element.dtype, (symbol(self.symbols[-1]),))
         if any(symbols_of(dim) & inside for dim in element.shape):
             shape = tuple(dim if isinstance(dim, int) else ANY for dim in element.shape)
             empty = node.builder.value("list.empty", dtype=element.dtype, shape=shape)
@@ -299,10 +318,11 @@ class _Stacks:
             stack = node.full(0, element.dtype, (self.capacity, *element.shape))
             self.initial.append(stack)
             return stack.type
-        if not self.symbols:
+        if self.steps is None:
             self.symbols.append(next(names))
+            self.steps = symbol(self.symbols[-1])
         self.initial.append(node.full(0, element.dtype, (0, *element.shape)))
-        return TensorType(element.dtype, (symbol(self.symbols[0]), *element.shape))
+        return TensorType(element.dtype, (self.steps, *element.shape))
 
     def grown(self, inner: Node, index: Value) -> list[Value]:
         """The stacks with the values of this step."""
@@ -312,8 +332,9 @@ class _Stacks:
                 at = inner.define_size(index, "step", "the step")
                 result.append(inner.op("list.insert", stack, value, index=at))
                 continue
-            row = inner.reshape(value, (1, *shape_of(value)))
-            if self.capacity is None:
+            is_bytes = value in self.bytes
+            row = value if is_bytes else inner.reshape(value, (1, *shape_of(value)))
+            if is_bytes or self.capacity is None:
                 result.append(inner.op("concatenate", stack, row, axis=0))
                 continue
             zero = inner.constant(0, "i64")
@@ -321,16 +342,22 @@ class _Stacks:
             result.append(inner.op("dynamic_update_slice", stack, row, *starts))
         return result
 
-    def finished(self, steps: Value, stacks: Sequence[Value]) -> list[Value]:
+    def finished(self, steps: Value, stacks: Sequence[Value]) -> list[Value | Strings]:
         """The stacks behind the loop, which took so many steps."""
-        result: list[Value] = []
-        for stack in stacks:
-            if not isinstance(stack.type, TensorType):
-                stack = join_elements(self.node, stack, 0, True)
-            elif self.capacity is not None and not self.always:
-                stack = self._begin_of(stack, steps)
-            result.append(stack)
+        result: list[Value | Strings] = []
+        ends = iter(stacks)
+        for each in self.stacked:
+            stack = self._whole(next(ends), steps)
+            is_text = isinstance(each, Strings)
+            result.append(in_a_row(self.node, stack, next(ends)) if is_text else stack)
         return result
+
+    def _whole(self, stack: Value, steps: Value) -> Value:
+        if not isinstance(stack.type, TensorType):
+            return join_elements(self.node, stack, 0, True)
+        if self.capacity is not None and not self.always:
+            return self._begin_of(stack, steps)
+        return stack
 
     def _begin_of(self, stack: Value, steps: Value) -> Value:
         """What the steps that were taken have written of a stack for `capacity` steps."""

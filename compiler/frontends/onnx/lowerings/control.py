@@ -7,6 +7,7 @@ that could never run together.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import onnx
 
@@ -17,13 +18,13 @@ from ingot.compiler.frontends.onnx.node import (
     UnknownBody,
     UnsupportedNode,
     shape_of,
-    type_of,
     unsupported,
 )
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.structures import (
     Structure,
 )
+from ingot.compiler.frontends.strings import Strings, move
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.ir import TensorType, Value
@@ -87,7 +88,7 @@ def loop(node: Node) -> tuple[Structure, ...]:
             _as_declared(inner, value, declared)
             for value, declared in zip(results, graph.output, strict=True)
         )
-        stacked = [_tensor(each, "stacked") for each in rest[len(initial) :]]
+        stacked = [_row(each) for each in rest[len(initial) :]]
         go_on = inner.reshape(_tensor(following, "condition"), ())
         return Step(go_on, rest[: len(initial)], stacked)
 
@@ -113,18 +114,23 @@ def _tensor(structure: Structure, what: str) -> Value:
     raise UnsupportedNode(f"a {what} value of its body is no tensor: fix the model")
 
 
+def _row(structure: Structure) -> Value | Strings:
+    """A result of a body that is stacked."""
+    return structure if isinstance(structure, Strings) else _tensor(structure, "stacked")
+
+
 @dataclass(frozen=True)
 class _Scan:
     """What a Scan reads: states, and sequences with the axis that is walked and whether from
     its end."""
 
     node: Node
-    states: Sequence[Value]
-    sequences: Sequence[tuple[Value, int, int]]
+    states: Sequence[Structure]
+    sequences: Sequence[tuple[Value | Strings, int, int]]
 
     def run(
         self, count: Value, stack_length: Dim | None = None
-    ) -> tuple[list[Structure], list[Value]]:
+    ) -> tuple[list[Structure], list[Value | Strings]]:
         """The last states, and what the steps give, stacked in axis 0."""
         node, graph = self.node, self.node.graph("body")
 
@@ -137,12 +143,20 @@ class _Scan:
                 if is_backward:
                     last = inner.op("sub", count, inner.constant(1, "i64"))
                     at = inner.op("sub", last, index)
-                elements.append(inner.op("take", x, at, axis=axis, mode="clamp"))
+                elements.append(_at(inner, x, at, axis))
             results = node.bodies.lower(graph, [*carried, *elements], inner.builder)
-            stacked = [_tensor(each, "scanned") for each in results[len(self.states) :]]
+            stacked = [_row(each) for each in results[len(self.states) :]]
             return Step(None, results[: len(self.states)], stacked)
 
         return Loop(node, count, None, self.states, take_step, stack_length).run()
+
+
+def _shape(x: Value | Strings) -> Sequence[Dim]:
+    return shape_of(x.lengths if isinstance(x, Strings) else x)
+
+
+def _at(node: Node, x: Value | Strings, place: Value, axis: int) -> Value | Strings:
+    return move(x, lambda each: node.op("take", each, place, axis=axis, mode="clamp"))
 
 
 def _flags(node: Node, name: str, count: int) -> tuple[int, ...]:
@@ -154,29 +168,35 @@ def _flags(node: Node, name: str, count: int) -> tuple[int, ...]:
 
 @lowering("Scan", since=9)
 def scan(node: Node) -> tuple[Structure, ...]:
-    inputs = [node.input(index) for index in range(len(node.inputs))]
     sequence_count = node.integer("num_scan_inputs", 0)
-    state_count = len(inputs) - sequence_count
-    sequences = inputs[state_count:]
+    state_count = len(node.inputs) - sequence_count
+    states = [node.given(index) for index in range(state_count)]
+    sequences = [
+        node.strings(index) or node.input(index) for index in range(state_count, len(node.inputs))
+    ]
     stacked_count = len(node.graph("body").output) - state_count
     unsupported(sequence_count < 1, "it has no scan inputs: fix the model")
     axes = [
-        node.normalize_axis(axis, type_of(x).rank)
+        node.normalize_axis(axis, len(_shape(x)))
         for axis, x in zip(_flags(node, "scan_input_axes", sequence_count), sequences, strict=True)
     ]
-    length = shape_of(sequences[0])[axes[0]]
-    sequences = [node.agree_on(x, axis, length) for x, axis in zip(sequences, axes, strict=True)]
+    length = _shape(sequences[0])[axes[0]]
+    sequences = [
+        move(x, partial(node.agree_on, axis=axis, dim=length))
+        for x, axis in zip(sequences, axes, strict=True)
+    ]
     backward = _flags(node, "scan_input_directions", sequence_count)
     read = list(zip(sequences, axes, backward, strict=True))
-    carried, stacked = _Scan(node, inputs[:state_count], read).run(node.size(length))
+    carried, stacked = _Scan(node, states, read).run(node.size(length))
     output_axes = _flags(node, "scan_output_axes", stacked_count)
     output_backward = _flags(node, "scan_output_directions", stacked_count)
     moved = []
     for x, axis, is_backward in zip(stacked, output_axes, output_backward, strict=True):
-        x = node.op("reverse", x, axes=(0,)) if is_backward else x
-        place = node.normalize_axis(axis, type_of(x).rank)
-        order = [*range(1, place + 1), 0, *range(place + 1, type_of(x).rank)]
-        moved.append(node.transpose(x, order))
+        x = move(x, partial(node.op, "reverse", axes=(0,))) if is_backward else x
+        rank = len(_shape(x))
+        place = node.normalize_axis(axis, rank)
+        order = [*range(1, place + 1), 0, *range(place + 1, rank)]
+        moved.append(move(x, partial(node.transpose, permutation=order)))
     return (*carried, *moved)
 
 

@@ -277,6 +277,76 @@ def test_branches_and_loops_hand_strings_on() -> None:
         assert long.tolist() == [each * (1 + 3 * both) for each in x]
 
 
+def _of_stacks() -> onnx.ModelProto:
+    """x: string[n, 2]. Its rows from the last one, each joined to those before it, side by side;
+    and the first k words of a table, but none behind `stop`: they, each one twice, and numbers."""
+
+    def value(name: str, shape: Any = None, element: int = TEXT) -> onnx.ValueInfoProto:
+        return make_value(name, shape, element)
+
+    index, go_on = value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL)
+    scanned = helper.make_graph(
+        [Node("StringConcat", ["s", "row"], ["t"]), Node("Identity", ["t"], ["u"])],
+        "scanned",
+        [value("s", [2]), value("row", [2])],
+        [value("t", [2]), value("u", [2])],
+    )
+    taken = helper.make_graph(
+        [Node("Gather", ["words", "i"], ["word"]), Node("Equal", ["word", "stop"], ["stops"]),
+         Node("StringConcat", ["word", "word"], ["twice"]), Node("Not", ["stops"], ["d"]),
+         Node("Add", ["i", "k"], ["sum"])],
+        "taken",
+        [index, go_on],
+        [value("d", [], TensorProto.BOOL), value("word", []), value("twice", []),
+         value("sum", [], TensorProto.INT64)],
+    )  # fmt: skip
+    nodes = [
+        Node("Scan", ["first", "x"], ["last", "rows"], body=scanned, num_scan_inputs=1,
+             scan_input_directions=[1], scan_output_axes=[1]),
+        Node("Loop", ["k", "true"], ["words_taken", "twice_taken", "sums"], body=taken),
+    ]  # fmt: skip
+    inputs = [value("x", ["n", 2]), value("k", [], TensorProto.INT64), value("stop", [])]
+    outputs = [value("last", [2]), value("rows", [2, "n"]), value("words_taken", ["m"]),
+               value("twice_taken", ["m"]), value("sums", ["m"], TensorProto.INT64)]  # fmt: skip
+    model = _model(nodes, inputs, outputs)
+    constants = {"first": ["<", ""], "words": WORDS}
+    tensors = [helper.make_tensor(name, TEXT, [len(texts)], [each.encode() for each in texts])
+               for name, texts in constants.items()]  # fmt: skip
+    true = helper.make_tensor("true", TensorProto.BOOL, [], [True])
+    model.graph.initializer.extend([*tensors, true])
+    return model
+
+
+STACKED = [
+    ([["a", "ünï"], ["", "b"], ["日本", "cd"]], 5, "ünï"),
+    ([["", ""]], 9, "none of them"),
+    ([["a", "b"]] * 2, 0, ""),
+]
+
+
+def test_loops_stack_strings() -> None:
+    source = _of_stacks()
+    run = interpreted(import_onnx(source))
+    session = onnxruntime.InferenceSession(source.SerializeToString())
+    for x, k, stop in STACKED:
+        given = {"x": _array(x), "k": np.array(k), "stop": _array(stop)}
+        wanted = session.run(None, given)
+        for got, expected in zip(run(list(given.values())), wanted, strict=True):
+            assert np.asarray(got).shape == expected.shape
+            assert np.asarray(got).tolist() == expected.tolist()
+
+
+@pytest.mark.slow
+def test_loops_stack_strings_when_compiled() -> None:
+    source = _of_stacks()
+    model = ingot.load(ingot.compile(source))
+    run = interpreted(import_onnx(source))
+    for x, k, stop in STACKED:
+        given = [_array(x), np.array(k), _array(stop)]
+        for got, wanted in zip(model(*given), run(given), strict=True):
+            assert np.asarray(got).tolist() == np.asarray(wanted).tolist()
+
+
 @pytest.mark.slow
 def test_branches_and_loops_hand_strings_on_when_compiled() -> None:
     model = ingot.load(ingot.compile(_of_branches_and_loops()))

@@ -134,7 +134,7 @@ def _beam_search(request: Request) -> tuple[Value | None, ...]:
     if not is_noted:
         return results
     first = node.reshape(scores, (1, *shape_of(scores)))
-    return *results, node.op("concatenate", first, stacks[0], axis=0)
+    return *results, node.op("concatenate", first, *_tensors(stacks), axis=0)
 
 
 def _tensors(carried: Sequence[Structure]) -> list[Value]:

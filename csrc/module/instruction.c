@@ -27,7 +27,7 @@ static const uint16_t instruction_offsets[] = {
 };
 
 const char *ingot_instruction_name(uint32_t code) {
-  return instruction_texts.none +
+  return (const char *)&instruction_texts +
          (code < sizeof(instruction_offsets) / sizeof(instruction_offsets[0])
               ? instruction_offsets[code]
               : 0);

@@ -211,6 +211,18 @@ static ingot_status_t check_init(const ingot_verifier_t *verifier, uint32_t word
   return NULL;
 }
 
+/* Variables whose first dim is not open have the length that their initial bytes and saved ones are
+ * taken for. */
+static ingot_status_t check_variable(const ingot_verifier_t *verifier, uint32_t word, uint32_t code,
+                                     uint32_t number) {
+  const ingot_module_t *module = verifier->module;
+  INGOT_TRY(check_number(verifier, word, "variable", number, module->variable_count));
+  const ingot_layout_variable_t *variable = &module->variables[number];
+  bool grows = variable->rank > 0 && module->dims[variable->first_dim].size < 0;
+  REFUSE_UNLESS(code != INGOT_OP_VARIABLE_GROW || grows, "variable %u cannot grow", number);
+  return NULL;
+}
+
 /* What the numbers of an instruction refer to. */
 static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
                                     const ingot_decoded_t *decoded) {
@@ -242,7 +254,7 @@ static ingot_status_t check_numbers(ingot_verifier_t *verifier, uint32_t word,
     case INGOT_OP_VARIABLE_WRITE:
     case INGOT_OP_VARIABLE_GROW:
       INGOT_TRY(check_init(verifier, word, false));
-      return check_number(verifier, word, "variable", operands[2].value, module->variable_count);
+      return check_variable(verifier, word, decoded->code, operands[2].value);
     case INGOT_OP_GLOBAL_LOAD:
     case INGOT_OP_GLOBAL_STORE:
       INGOT_TRY(check_init(verifier, word, decoded->code == INGOT_OP_GLOBAL_STORE));

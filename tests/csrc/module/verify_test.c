@@ -354,6 +354,12 @@ static void variable_grown_ordinal(builder_t *builder) {
   end(builder);
 }
 
+static void fixed_variable_grown(builder_t *builder) {
+  const int64_t dims[2] = {3, 4};
+  builder_variable(builder, "v", INGOT_DTYPE_F32, 2, dims, 0, 0);
+  variable_grown_ordinal(builder);
+}
+
 static void variable_in_init(builder_t *builder) {
   builder_variable(builder, "v", INGOT_DTYPE_F32, 0, NULL, 0, 0);
   end(builder);
@@ -492,6 +498,7 @@ static const rule_t rules[] = {
     {"a variable too many", variable_ordinal, "variable 1 of 1"},
     {"a written variable too many", variable_written_ordinal, "variable 0 of 0"},
     {"a grown variable too many", variable_grown_ordinal, "variable 0 of 0"},
+    {"growth of a fixed variable", fixed_variable_grown, "variable 0 cannot grow"},
     {"a variable in init", variable_in_init, "init may not run it"},
     {"a global in init", global_in_init, "init may not run it"},
     {"a variable's dtype", variable_of_no_dtype, "variable 0 has bad dims"},

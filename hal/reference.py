@@ -9,7 +9,7 @@ from ingot.hal.device import Device
 from ingot.hal.errors import FailedPrecondition, InvalidArgument
 from ingot.hal.native import Uncopied, check, ffi, lib
 
-__all__ = ["Reference", "object_at", "reference_of_view"]
+__all__ = ["Reference", "is_address", "object_at", "reference_of_view"]
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 _held: dict[int, Any] = {}
@@ -26,7 +26,7 @@ class Reference(Uncopied):
     InvalidArgument: the type is no name.
     """
 
-    __slots__ = ("_device", "_type", "_value", "_view")
+    __slots__ = ("_last", "_type", "_value")
 
     def __init__(self, type: str, object: Any) -> None:
         if not isinstance(type, str) or not _NAME.fullmatch(type):
@@ -35,8 +35,7 @@ class Reference(Uncopied):
             )
         self._type = type
         self._value = object
-        self._view: Any = None  # on the device that had it last
-        self._device: Device | None = None
+        self._last: tuple[Any, Device] | None = None  # its view on the device that had it last
 
     @property
     def type(self) -> str:
@@ -51,15 +50,16 @@ class Reference(Uncopied):
 
     def view(self, device: Device) -> Any:
         """The C view on a device, which lives as long as what it gives."""
-        if self._device is not device:
-            self._view, self._device = self._new_view(device), device
-        return self._view
+        last = self._last  # of one moment: threads may use it on several devices
+        if last is None or last[1] is not device:
+            self._last = last = self._new_view(last, device), device
+        return last[0]
 
-    def _new_view(self, device: Device) -> Any:
-        if self._device is not None and _object_of(self._view, self._type) not in _held:
+    def _new_view(self, last: tuple[Any, Device] | None, device: Device) -> Any:
+        if last is not None and _object_of(last[0], self._type) not in _held:
             raise FailedPrecondition(
                 f"a reference &{self._type} that a function in C made is for its own device, "
-                f"{self._device.uri}, not for {device.uri}"
+                f"{last[1].uri}, not for {device.uri}"
             )
         handle, out = ffi.new_handle(self._value), ffi.new("ingot_buffer_view_t **")
         name, address = self._type.encode(), int(ffi.cast("uintptr_t", handle))
@@ -83,12 +83,18 @@ def object_at(address: Any) -> Any:
     return ffi.from_handle(_held[number]) if number in _held else number
 
 
+def is_address(address: Any, value: Any) -> bool:
+    """Whether `value` is what `object_at` gives for an object of C."""
+    number = int(ffi.cast("uintptr_t", address))
+    return type(value) is int and value == number and number not in _held
+
+
 def reference_of_view(view: Any, type: str, device: Device) -> Reference:
     """What a C view is, which is released with it."""
     out = ffi.new("void **")
     check(lib.ingot_reference_object(view, type.encode(), out))
     reference = Reference(type, object_at(out[0]))
-    reference._view, reference._device = view, device
+    reference._last = view, device
     return reference
 
 

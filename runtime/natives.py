@@ -25,7 +25,7 @@ from ingot.hal.array import Array
 from ingot.hal.device import Device
 from ingot.hal.errors import Cancelled, Error, FailedPrecondition, InvalidArgument
 from ingot.hal.native import ffi, keep_error, lib, raised, status_of, text
-from ingot.hal.reference import Reference, object_at
+from ingot.hal.reference import Reference, is_address, object_at
 from ingot.hal.spec import dtype_of_code
 from ingot.hal.whole_file import c_text
 from ingot.runtime.frame import bytes_of
@@ -154,7 +154,7 @@ class _Native:
         for place, value in enumerate(results):
             tensor = call.results + place
             if not tensor.dtype:
-                self._give_reference(tensor, value, place)
+                self._give_reference(call, tensor, value, place)
                 continue
             dtype, what = dtype_of_code(tensor.dtype), f"result {place}"
             shape = tuple(ffi.unpack(tensor.dims, tensor.rank)) if tensor.rank else ()
@@ -176,15 +176,26 @@ class _Native:
             elif tensor.length:
                 ffi.memmove(tensor.data, ffi.from_buffer(bytes_of(bits)), tensor.length)
 
-    def _give_reference(self, tensor: Any, value: Any, place: int) -> None:
+    def _give_reference(self, call: Any, tensor: Any, value: Any, place: int) -> None:
         type = text(tensor.type)
         if value is None:
             raise InvalidArgument(f"result {place} is None, expected an object for &{type}")
-        if not isinstance(value, Reference):
-            value = Reference(type, value)
-        view = value.view(self._device)
+        view = None if isinstance(value, Reference) else _passed_view(call, type, value)
+        if view is None:
+            made = value if isinstance(value, Reference) else Reference(type, value)
+            view = made.view(self._device)
         lib.ingot_buffer_view_retain(view)
         tensor.view = view
+
+
+def _passed_view(call: Any, type: str, value: Any) -> Any:
+    """The argument that a function in C has made, of which `value` is the address: it goes on as
+    what it is, not as an object of Python's. None without one."""
+    for place in range(call.argument_count):
+        tensor = call.arguments + place
+        if not tensor.dtype and text(tensor.type) == type and is_address(tensor.data, value):
+            return tensor.view
+    return None
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

@@ -159,7 +159,8 @@ def _spans(variables: tuple[Value, ...], state: Mapping[str, Any]) -> Iterator[t
         value, what = state[variable.name], f"variable '{variable.name}'"
         is_array = type(value) is Array and value.dtype is variable.dtype and value.is_host
         bits = value if is_array else bits_of_input(value, variable.dtype, what)
-        wanted = (*bits.shape[:1], *variable.shape[1:]) if _grows(variable) else variable.shape
+        rows = bits.shape[:1] if bits.shape and _grows(variable) else variable.shape[:1]
+        wanted = (*rows, *variable.shape[1:])
         if bits.shape != wanted:
             raise InvalidArgument(f"{what}: shape is {bits.shape}, but must be {variable.shape}")
         if is_array:

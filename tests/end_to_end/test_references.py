@@ -243,5 +243,11 @@ def test_objects_that_c_made_are_their_addresses(module: ingot.Module) -> None:
     model = ingot.load(module, device=cpu, natives=NATIVES | {"acme.apply": apply})
     assert model(made, made, X, 2)[1].object == made.object == 64
     assert seen == [64, 64]
+    same = ingot.trace(
+        lambda a: ops.native("f", "(&acme.scale) -> (&acme.scale)", a), ingot.spec("&acme.scale")
+    )
+    passed = ingot.load(ingot.compile(same), device=cpu, natives={"f": lambda a: a})(made)
+    check(lib.ingot_reference_object(passed.view(cpu), b"acme.scale", found := ffi.new("void **")))
+    assert found[0] == address  # not an object of Python's
     with pytest.raises(ingot.FailedPrecondition, match="that a function in C made is for its own"):
         _model(module, other)(made, made, X, 2)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.compiler.ir.dims import symbol
 from ingot.hal import spec
-from tests.support.assembler import count_module, state_module, total_module
+from tests.support.assembler import Assembler, count_module, state_module, total_module
 
 
 @pytest.fixture
@@ -191,6 +192,19 @@ def test_wrong_state_is_refused_as_a_whole(model: ingot.Model, state: object, me
     with pytest.raises(ingot.InvalidArgument, match=message):
         model.load_state(state)  # type: ignore[arg-type]
     assert int(model.state()["total"]) == 105
+
+
+def test_a_variable_that_grows_takes_any_number_of_rows() -> None:
+    assembler = Assembler()
+    assembler.variable("rows", "i64", symbol("n"))
+    assembler.function("main", [], [], [("return", [], [], [])])
+    model = ingot.load(assembler.module())
+    for rows in ([1, 2, 3], [4], []):
+        model.load_state({"rows": rows})
+        np.testing.assert_array_equal(model.state()["rows"], rows)
+    for wrong in (5, [[1, 2]]):
+        with pytest.raises(ingot.InvalidArgument, match=r"'rows': shape is .*, but must be \('n',"):
+            model.load_state({"rows": wrong})
 
 
 def test_a_call_that_fails_early_leaves_the_state(model: ingot.Model) -> None:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from ingot.compiler.ir.dims import symbol
+from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.stream.data import Chunk, Constants, Parameter
 from ingot.compiler.vm.contents import (
     Code,
@@ -69,7 +69,7 @@ class Assembler:
         )
 
     def variable(
-        self, name: str, dtype_name: str, *shape: int, initial: bytes = b"", doc: str = ""
+        self, name: str, dtype_name: str, *shape: Dim, initial: bytes = b"", doc: str = ""
     ) -> int:
         """Adds a variable that starts as `initial`, or zeros; returns its ordinal."""
         span = (len(self._constants), len(initial))

@@ -155,11 +155,12 @@ class Emitter:
 
     def _divide(self, a: Value, b: Value) -> Value:
         """a / b. By a divisor that all lanes share: a product with 1 / b, corrected by its
-        remainder, which is three times as fast and rounds the same."""
+        remainder, which is three times as fast and rounds the same where |a| > 2^-100."""
         builder = self.builder
         if lanes_of(b) > 1 or lanes_of(a) == 1:
             return builder.op("div", a, b)
-        low, high = (builder.constant(each, dtype_of(b)) for each in (2.0**-100, 2.0**100))
+        numbers = (0.0, 2.0**-100, 2.0**100)
+        zero, low, high = (builder.constant(each, dtype_of(b)) for each in numbers)
         size = builder.op("abs", b)
         ordinary = builder.op(
             "and",
@@ -172,8 +173,9 @@ class Emitter:
             quotient = builder.op("mul", a, reciprocal)
             rest = builder.fma(builder.op("neg", quotient), b, a)
             better = builder.fma(rest, reciprocal, quotient)
-            known = builder.op("compare", rest, rest, direction="eq")  # no infinity in a
-            return [builder.op("select", known, better, quotient)]
+            # Not of infinities, nor of a zero, whose sign it would lose.
+            is_number = builder.op("compare", builder.op("abs", better), zero, direction="gt")
+            return [builder.op("select", is_number, better, quotient)]
 
         return builder.if_(ordinary, fast, lambda: [builder.op("div", a, b)])[0]
 

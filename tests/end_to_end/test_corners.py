@@ -167,3 +167,21 @@ def test_reversed_symbolic_dims_are_split_and_merged() -> None:
     program = Program(build(make, ("f32", (b, 4, m)), symbols=symbols))
     for size in ((1, 4, 1), (2, 4, 3), (3, 4, 17), (0, 4, 2)):
         program.check(normal(*size))
+
+
+def test_one_divisor_for_all_elements_rounds_as_ieee_754_asks() -> None:
+    """It is a product with 1 / b, which loses signs of zeros and makes NaN of infinities."""
+
+    def make(builder: Builder, x: Value, y: Value) -> list[Value]:
+        return [builder.op("div", x, builder.broadcast_to(y, (1005,)))]
+
+    program = Program(build(make, ("f32", (1005,)), ("f32", ())))
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e38, 1e-30], "f4")
+    x = np.resize(np.concatenate([special, normal(96)]), 1005)
+    for y in (3.0, -3.0, 7e-3, 1e20, 1e-20, -0.1, 1e-45, 0.0, np.inf):
+        (got,) = program.call(x, np.float32(y))
+        with np.errstate(all="ignore"):
+            expected = x / np.float32(y)
+        numbers = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.isnan(got), ~numbers)
+        np.testing.assert_array_equal(got.view("i4")[numbers], expected.view("i4")[numbers])

@@ -143,7 +143,8 @@ class Model(Uncopied):
 
         InvalidArgument: a name is missing or unknown, or a dtype or shape is wrong; then
         nothing is changed. NotFound, DataLoss, Incompatible: there is no such file, it is
-        damaged, or of another version.
+        damaged, or of another version. OutOfMemory: of arrays some were set, and the state was
+        reset, or nothing is changed.
         """
         if isinstance(state, (str, os.PathLike)):
             if not is_archive(state):

@@ -148,9 +148,19 @@ def state_spans(program: Program, state: Any) -> list[tuple[Any, int]]:
 
 
 def write_state(session: Any, program: Program, spans: list[tuple[Any, int]]) -> None:
-    """Sets all variables of a C session."""
-    for place, (data, length) in zip(program.places, spans, strict=True):
-        check(lib.ingot_session_write_variable(session, *place, data, length))
+    """Sets all variables of a C session. OutOfMemory: nothing is changed, or the session is reset,
+    so that no part of the state is new and the rest old."""
+    for done, (place, (data, length)) in enumerate(zip(program.places, spans, strict=True)):
+        try:
+            check(lib.ingot_session_write_variable(session, *place, data, length))
+        except Error as error:
+            if done == 0:
+                raise
+            check(lib.ingot_session_reset(session))
+            raise type(error)(
+                f"variable '{program.variables[done].name}': {error}; as others were set before, "
+                "the state was reset"
+            ) from None
 
 
 def _spans(variables: tuple[Value, ...], state: Mapping[str, Any]) -> Iterator[tuple[Any, int]]:

@@ -207,6 +207,22 @@ def test_a_variable_that_grows_takes_any_number_of_rows() -> None:
             model.load_state({"rows": wrong})
 
 
+def test_state_without_room_is_not_set_in_part() -> None:
+    assembler = Assembler()
+    for name in "ab":
+        assembler.variable(name, "i64", symbol("n"))
+    assembler.function("main", [], [], [("return", [], [], [])])
+    model = ingot.load(assembler.module(), memory_limit=4000)
+    few, many = np.array([1, 2, 3]), np.arange(600)
+    model.load_state({"a": few, "b": few})
+    with pytest.raises(ingot.OutOfMemory, match=r"^4800 bytes are asked for"):
+        model.load_state({"a": many, "b": few})
+    assert np.array_equal(model.state()["a"], few)
+    with pytest.raises(ingot.OutOfMemory, match=r"'b': 4800 bytes .* before, the state was reset"):
+        model.load_state({"a": few + 1, "b": many})
+    assert not any(np.any(each) for each in model.state().values())
+
+
 def test_a_call_that_fails_early_leaves_the_state(model: ingot.Model) -> None:
     model(5)
     with pytest.raises(ingot.OutOfRange, match="x is -10"):

@@ -26,6 +26,9 @@ __all__ = ["KINDS", "Automaton", "compile_pattern", "kinds_of_bytes"]
 
 _MOST_NODES = 50_000
 _MOST_STATES = 4096
+_MOST_STEPS = 50_000_000
+"""Of making an automaton, each about 100 ns: repetitions of nothing make no nodes, and a few states
+may be of many nodes each."""
 
 _WORD = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
 
@@ -69,6 +72,16 @@ class _Nodes:
         self.edges: list[list[tuple[int, int, int]]] = []
         self.jumps: list[list[tuple[str, int]]] = []
         self._chains: dict[tuple[int, int, int], int] = {}
+        self._steps = 0
+
+    def spend(self, steps: int) -> None:
+        """Count steps. UnsupportedNode: they are too many."""
+        self._steps += steps
+        if self._steps > _MOST_STEPS:
+            raise UnsupportedNode(
+                "its pattern takes too long to make an automaton of: simplify it, or repeat less "
+                "often"
+            )
 
     def new(self) -> int:
         if len(self.edges) >= _MOST_NODES:
@@ -82,6 +95,7 @@ class _Nodes:
 
     def add(self, pattern: Pattern, after: int) -> int:
         """The node from which the pattern leads to the node `after`."""
+        self.spend(10)
         if isinstance(pattern, Row):
             for part in reversed(pattern.parts):
                 after = self.add(part, after)
@@ -112,6 +126,7 @@ class _Nodes:
 
     def _add_characters(self, characters: Characters, node: int, after: int) -> None:
         for first, last in characters.ranges:
+            self.spend(40)
             for head, *rest in _encoded(first, last):
                 target = after
                 for low, high in reversed(rest):
@@ -194,6 +209,8 @@ def _determined(nodes: _Nodes, start: int) -> Automaton:
         inside = {kind: _expanded(nodes, reached, before, kind) for kind in KINDS}
         accepts.append([0 in inside[kind] for kind in KINDS])
         targets: list[set[int]] = [set() for _ in examples]
+        edges = sum(len(nodes.edges[node]) for node in inside["other"])
+        nodes.spend(count * (len(inside["other"]) + edges))
         for place, byte in enumerate(examples):
             for node in inside[_kind(byte)]:
                 for low, high, target in nodes.edges[node]:
@@ -228,6 +245,7 @@ def _settled(nodes: _Nodes, reached: Iterable[int], before: str) -> _State:
             if not condition and target not in seen:
                 seen.add(target)
                 todo.append(target)
+    nodes.spend(10 * len(seen))
     conditional = {node for node in seen if any(kind for kind, _ in nodes.jumps[node])}
     kept = frozenset(node for node in seen if node == 0 or nodes.edges[node]) | conditional
     return kept, before if conditional else ""
@@ -238,6 +256,7 @@ def _expanded(nodes: _Nodes, reached: frozenset[int], before: str, behind: str) 
     if not before:
         return reached
     while True:
+        nodes.spend(8 * len(reached))
         further = {
             target
             for node in reached

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
@@ -129,12 +130,18 @@ def _cases() -> dict[int, list[int]]:
     return {code: codes for codes in groups for code in codes}
 
 
+@cache
+def _codes_with_case() -> list[int]:
+    return sorted(_cases())
+
+
 def _any_case(ranges: Ranges) -> Ranges:
+    cased = _codes_with_case()
     added = [
         (each, each)
-        for code, codes in _cases().items()
-        if any(first <= code <= last for first, last in ranges)
-        for each in codes
+        for first, last in ranges
+        for code in cased[bisect_left(cased, first) : bisect_right(cased, last)]
+        for each in _cases()[code]
     ]
     return _joined([*ranges, *added])
 

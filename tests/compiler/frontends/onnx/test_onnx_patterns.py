@@ -65,6 +65,7 @@ def test_compiled_and_what_is_no_utf8() -> None:
         ("a{2000}", "at most 1000 times"), ("a{3,2}", "in order"),
         (r"\q", "this escape"), ("[[:abc:]]", "no class has the name abc"), ("(" * 60, "groups in"),
         (r"(a|b)*a(a|b){13}", "more than 4096 states"), ("((a{999}){999})", "than 50000 nodes"),
+        ("(((){1000}){1000}){1000}", "takes too long"),
         (r"\x{110000}", "no character has"), ("a\\", "this escape"),
     ],
 )  # fmt: skip

@@ -1,8 +1,9 @@
 """Functions with strings or maps: Python's values for what a module has as tensors.
 
 A string tensor is two values: `NAME`, i64, says where each string ends in the bytes of all, one
-behind another, and `NAME.utf8`, u8[n], is these bytes. Rows of a result whose doc says so are
-maps, and so is an argument. docs/design/0016-strings.md has the reasons.
+behind another, and `NAME.utf8`, u8[n], is these bytes. A sequence of them is two sequences.
+Rows of a result whose doc says so are maps, and so is an argument. docs/design/0016-strings.md has
+the reasons.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def _hidden(values: Sequence[Value]) -> set[str]:
         for ends, data in pairwise(values)
         if data.doc == f"UTF-8 of '{ends.name}'"
         and data.name == ends.name + _SUFFIX
-        and (data.dtype.name, len(data.shape), data.kind) == ("u8", 1, "tensor")
-        and (ends.dtype.name, ends.kind) == ("i64", "tensor")
+        and (data.dtype.name, len(data.shape), ends.dtype.name) == ("u8", 1, "i64")
+        and ends.kind == data.kind in ("tensor", "sequence")
     }
 
 
@@ -73,6 +74,7 @@ class Texts:
         self._arguments = [each.name for each in signature.arguments]
         hidden = _hidden(signature.arguments)
         self.string_names = {name.removesuffix(_SUFFIX) for name in hidden}
+        self._sequences = {each.name for each in signature.arguments if each.kind == "sequence"}
         self.argument_names = [name for name in self._arguments if name not in hidden]
         self._bytes = _hidden(signature.results)
         self._maps = {
@@ -107,7 +109,8 @@ class Texts:
             **named,
         }.items():
             if name in self.string_names and name + _SUFFIX not in named:
-                packed[name], packed[name + _SUFFIX] = _pack(value, name)
+                pack = _pack_all if name in self._sequences else _pack
+                packed[name], packed[name + _SUFFIX] = pack(value, name)
             else:
                 packed[name] = value
         return (), packed
@@ -127,13 +130,25 @@ class Texts:
         made: list[Any] = []
         for (name, keys), result in zip(self._results, results, strict=True):
             if name in self._bytes:
-                made[-1] = _unpack(np.asarray(made[-1]), np.asarray(result))
+                made[-1] = (
+                    [_unpack(*each) for each in zip(made[-1], result, strict=True)]
+                    if isinstance(result, (list, tuple))
+                    else _unpack(made[-1], result)
+                )
             elif keys is not None:
                 rows = np.asarray(result).tolist()
                 made.append([dict(zip(keys, row, strict=True)) for row in rows])
             else:
                 made.append(result)
         return made[0] if len(made) == 1 else tuple(made)
+
+
+def _pack_all(values: Any, name: str) -> tuple[list[Any], list[Any]]:
+    """As `_pack`, of a sequence."""
+    if not isinstance(values, (list, tuple)):
+        raise InvalidArgument(f"argument '{name}': must be a list of arrays of strings")
+    pairs = [_pack(each, name) for each in values]
+    return [ends for ends, _ in pairs], [data for _, data in pairs]
 
 
 def _pack(value: Any, name: str) -> tuple[Any, Any]:
@@ -151,8 +166,8 @@ def _pack(value: Any, name: str) -> tuple[Any, Any]:
     return ends, np.frombuffer(b"".join(encoded), np.uint8)
 
 
-def _unpack(ends: np.ndarray[Any, Any], data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    whole, start = data.tobytes(), 0
+def _unpack(given_ends: Any, data: Any) -> np.ndarray[Any, Any]:
+    ends, whole, start = np.asarray(given_ends), np.asarray(data).tobytes(), 0
     result = np.empty(ends.shape, object)
     for place, end in zip(np.ndindex(ends.shape), ends.reshape(-1).tolist(), strict=True):
         result[place] = whole[start:end].decode("utf-8", "replace")

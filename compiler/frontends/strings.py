@@ -35,6 +35,7 @@ __all__ = [
     "put_at",
     "spread",
     "take_strings",
+    "tensor_shape",
     "word_parts",
 ]
 
@@ -134,6 +135,10 @@ def move_strings(
         made = made if isinstance(made, (list, tuple)) else [made]
         parts.append([each for each in made if isinstance(each, Value)])
     return [Strings(starts, lengths, data) for starts, lengths in zip(*parts, strict=True)]
+
+
+def tensor_shape(x: Value | Strings) -> tuple[Dim, ...]:
+    return shape_of(x.lengths if isinstance(x, Strings) else x)
 
 
 def move(x: Value | Strings, apply: Callable[[Value], Value]) -> Value | Strings:

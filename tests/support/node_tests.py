@@ -12,7 +12,7 @@ import onnx
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.ir import Module, TensorType
+from ingot.compiler.ir import ListType, Module, PassedType
 from ingot.runtime.signature import Signature, Value
 from ingot.runtime.texts import Texts, has_texts
 
@@ -99,7 +99,13 @@ def interpreted(module: Module, state: dict[str, Any] | None = None) -> Run:
     ]
     arguments, results = (
         tuple(
-            Value(name, type.dtype, _dims(type), main.docs.get(name, ""))
+            Value(
+                name,
+                type.dtype,
+                _dims(type),
+                main.docs.get(name, ""),
+                kind=type.kind if isinstance(type, PassedType) else "tensor",
+            )
             for name, type in zip(names, types, strict=True)
         )
         for names, types in ends
@@ -120,8 +126,9 @@ def interpreted(module: Module, state: dict[str, Any] | None = None) -> Run:
 
 def _dims(type: Any) -> tuple[int | str, ...]:
     """As a signature has them."""
-    dims = type.shape if isinstance(type, TensorType) else ("*",)
-    return tuple(dim if isinstance(dim, int) else str(dim) for dim in dims)
+    type = type.list if isinstance(type, PassedType) else type
+    dims = ("*",) if isinstance(type, ListType) and type.any_rank else type.shape
+    return tuple(dim if isinstance(dim, int) else str(dim or "?") for dim in dims)
 
 
 def _comparable(array: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 
@@ -10,12 +12,13 @@ from ingot.compiler.frontends.onnx.structures import (
     Forked,
     Items,
     Maybe,
+    StringItems,
     Structure,
     as_list,
     list_of_types,
 )
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
-from ingot.compiler.frontends.strings import Strings
+from ingot.compiler.frontends.strings import SUFFIX, Strings
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops.lists import ANY
 from ingot.compiler.ir import ListType, PassedType, TensorType, Value
@@ -23,7 +26,7 @@ from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["give_result", "take_argument", "tensor_of"]
+__all__ = ["give_result", "give_strings", "take_argument", "tensor_of"]
 
 
 def take_argument(argument: Value, builder: Builder, contents: Contents) -> Structure:
@@ -55,7 +58,12 @@ def give_result(
             return _result("optional", structure.content, given, output, builder)
     if content is None:
         return _nothing(output, builder)
-    if isinstance(content, (Maybe, Forked, Strings)):
+    if isinstance(content, (Strings, StringItems)):
+        raise CompileError(
+            f"graph output '{output.name}' is {structure}: results are no optionals of strings; "
+            "use OptionalGetElement"
+        )
+    if isinstance(content, (Maybe, Forked)):
         raise CompileError(f"graph output '{output.name}' is {structure}: optionals do not nest")
     if isinstance(content, Value) and isinstance(content.type, TensorType):
         if not optional:
@@ -64,7 +72,7 @@ def give_result(
         list = builder.value("list.of", content, shape=shape)
         return _result("optional", list, given, output, builder)
     if isinstance(content, Items):
-        content = as_list(content, _type_of(content, output), builder)
+        content = as_list(content, _type_of(content, output.name, _declared(output)), builder)
     kind = "optional_sequence" if optional else "sequence"
     return _result(kind, content, given, output, builder)
 
@@ -100,14 +108,29 @@ def _result(
     return builder.value("list.result", list, kind=kind, given=given)
 
 
-def _type_of(items: Items, output: onnx.ValueInfoProto) -> ListType:
+def give_strings(
+    items: StringItems, output: onnx.ValueInfoProto, builder: Builder
+) -> dict[str, Value]:
+    """What the function returns for a sequence of strings: sequences of ends and of bytes."""
+    made: dict[str, Value] = {}
+    parts = ((output.name, items.ends, _declared(output)),
+             (f"{output.name}{SUFFIX}", items.data, (ANY,)))  # fmt: skip
+    for name, part, declared in parts:
+        list = as_list(part, _type_of(part, name, declared), builder)
+        made[name] = builder.value("list.result", list, kind="sequence", given=1)
+    return made
+
+
+def _type_of(items: Items | Value, name: str, declared: Sequence[int]) -> ListType:
     """The type of a list of the elements; of no elements as the model declares it."""
+    if isinstance(items, Value):
+        return items.typed(ListType)
     if items.elements:
         try:
             return list_of_types([tensor_type(each) for each in items.elements], items.dtype)
         except CompileError as error:
-            raise CompileError(f"graph output '{output.name}' is {error}") from None
-    return ListType(items.dtype, tuple(None if dim == ANY else dim for dim in _declared(output)))
+            raise CompileError(f"graph output '{name}' is {error}") from None
+    return ListType(items.dtype, tuple(None if dim == ANY else dim for dim in declared))
 
 
 def tensor_of(type: onnx.TypeProto) -> onnx.TypeProto.Tensor:

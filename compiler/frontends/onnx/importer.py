@@ -19,7 +19,7 @@ from ingot.compiler.frontends.onnx.check import (
     opset_versions,
 )
 from ingot.compiler.frontends.onnx.choose_ends import choose_ends
-from ingot.compiler.frontends.onnx.edge import give_result, take_argument
+from ingot.compiler.frontends.onnx.edge import give_result, give_strings, take_argument
 from ingot.compiler.frontends.onnx.initializers import ImportOptions
 from ingot.compiler.frontends.onnx.name_sizes import name_sizes
 from ingot.compiler.frontends.onnx.scope import UNKNOWN, Result, Scope, Unknown
@@ -28,16 +28,17 @@ from ingot.compiler.frontends.onnx.signature import (
     doc_of_keys,
     output_problem,
     read_signature,
+    refuse_taken,
 )
 from ingot.compiler.frontends.onnx.source import Source
-from ingot.compiler.frontends.onnx.structures import Forked
+from ingot.compiler.frontends.onnx.structures import Forked, StringItems
 from ingot.compiler.frontends.onnx.walk import Walk
 from ingot.compiler.frontends.problems import list_problems
 from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.strings import SUFFIX, Strings, doc_of_bytes, from_ends, pack
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Restart, Symbols
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
+from ingot.compiler.ir import Block, Function, ListType, Module, Region, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.compiler.ir.renamed_dims import FunctionAttributes
 from ingot.hal.errors import CompileError
@@ -78,8 +79,13 @@ def _import(
         argument.name = name
         values[name] = take_argument(argument, walk.builder, walk.contents)
     for name in signature.strings:
-        data = arguments[f"{name}{SUFFIX}"]
-        values[name] = from_ends(Emitter(walk.builder), arguments[name], data)
+        row, data = values[name], values[f"{name}{SUFFIX}"]
+        assert isinstance(row, Value)
+        assert isinstance(data, Value)
+        is_list = isinstance(row.type, ListType)
+        values[name] = (
+            StringItems(row, data) if is_list else from_ends(Emitter(walk.builder), row, data)
+        )
     for problem in signature.refused.values():
         walk.notes.note(problem)
     walk.walk(graph.node, signature.result_names, scope)
@@ -87,8 +93,8 @@ def _import(
     results = [walk.look_up(name, scope) for name in names]
     given: dict[str, Value | None] = {}
     for output, result in zip(ends.outputs, results, strict=True):
-        if isinstance(result, Strings):
-            given |= _give_strings(walk, output.name, result)
+        if isinstance(result, (Strings, StringItems)):
+            given |= _give_texts(walk, output, result, names)
         else:
             given[output.name] = _give(walk, output, result)
     if options.survey is not None:
@@ -144,6 +150,20 @@ def _finish_survey(
             symbols={name: known.get(name, (0, None)) for name in names},
         ),
     )
+
+
+def _give_texts(
+    walk: Walk, output: onnx.ValueInfoProto, result: Strings | StringItems, names: Sequence[str]
+) -> dict[str, Value]:
+    """Where strings end, and their bytes; none, and a note, if they can be no result."""
+    try:
+        refuse_taken(output.name, names, "output")
+        if isinstance(result, StringItems):
+            return give_strings(result, output, walk.builder)
+        return _give_strings(walk, output.name, result)
+    except CompileError as error:
+        walk.notes.note(str(error))
+        return {}
 
 
 def _give_strings(walk: Walk, name: str, strings: Strings) -> dict[str, Value]:

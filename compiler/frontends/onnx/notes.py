@@ -16,7 +16,7 @@ from ingot.compiler.frontends.onnx.choose_ends import choose
 from ingot.compiler.frontends.onnx.infer_types import infer_types
 from ingot.compiler.frontends.onnx.scope import Result, Unknown
 from ingot.compiler.frontends.onnx.source import Source
-from ingot.compiler.frontends.onnx.structures import Forked, Items, Maybe
+from ingot.compiler.frontends.onnx.structures import Forked, Items, Maybe, StringItems
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.frontends.own_ops import ADVICE
 from ingot.compiler.frontends.problems import Problem, list_problems
@@ -93,7 +93,7 @@ class Notes:
     def _describe(self, name: str, value: Result) -> str:
         if isinstance(value, Value):
             return str(value.type)
-        if isinstance(value, (Items, Maybe, Forked, Strings)):
+        if isinstance(value, (Items, StringItems, Maybe, Forked, Strings)):
             return str(value)
         return "none" if value is None else self._declared.get(name, f"'{name}' of unknown type")
 

@@ -28,6 +28,7 @@ __all__ = [
     "CLASSIC",
     "MICROSOFT",
     "STRINGS",
+    "STRING_ITEMS",
     "Lowering",
     "find_lowering",
     "lower_as",
@@ -41,6 +42,9 @@ CLASSIC = "ai.onnx.ml"
 
 STRINGS = "strings"
 """Stands for the domain of an op that is given strings: its lowering for them."""
+
+STRING_ITEMS = "sequences of strings"
+"""As `STRINGS`, of an op that is given a sequence of them."""
 
 MICROSOFT = "com.microsoft"
 """The domain of the ops that onnxruntime and its tools add to the standard's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import onnx
 
@@ -26,6 +26,7 @@ __all__ = [
     "is_text",
     "output_problem",
     "read_signature",
+    "refuse_taken",
     "stand_in_type",
 ]
 
@@ -55,16 +56,23 @@ def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] =
     types: dict[str, TensorType | PassedType] = {}
     refused: dict[str, str] = {}
     texts: list[str] = []
+    names = {value.name for value in inputs}
     for value in inputs:
         try:
             if value.type.WhichOneof("value") == "map_type":
                 types[value.name] = _read_map(value, keys.get(value.name, []), symbols)
                 continue
+            kind, type = _kind_of(value.type)
+            if is_text(type):
+                refuse_taken(value.name, names, "input")
             types[value.name] = _read_type(value, symbols)
-            if is_text(value.type):
+            if is_text(type):
                 texts.append(value.name)
-                size = symbols.of(f"{value.name}{SUFFIX}_size", False)
-                types[f"{value.name}{SUFFIX}"] = TensorType(dtype("u8"), (size,))
+                types[f"{value.name}{SUFFIX}"] = (
+                    PassedType(kind, ListType(dtype("u8"), (None,)))
+                    if kind == "sequence"
+                    else TensorType(dtype("u8"), (symbols.of(f"{value.name}{SUFFIX}_size", False),))
+                )
         except CompileError as error:
             refused[value.name] = str(error)
     documented = [value for value in (*inputs, *ends.outputs) if value.doc_string]
@@ -85,6 +93,15 @@ def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] =
 def is_text(type: onnx.TypeProto) -> bool:
     """Whether it is a tensor of strings."""
     return bool(type.tensor_type.elem_type == onnx.TensorProto.STRING)
+
+
+def refuse_taken(name: str, names: Container[str], side: str) -> None:
+    """CompileError: what is of strings and of this name has no name for its bytes."""
+    if f"{name}{SUFFIX}" in names:
+        raise CompileError(
+            f"graph {side} '{name}' is of strings, whose bytes are called '{name}{SUFFIX}', as "
+            f"another {side} is: rename it"
+        )
 
 
 def doc_of_keys(keys: Sequence[int | str]) -> str:
@@ -196,7 +213,8 @@ def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType | Pa
             "optionals of tensors, and optional sequences"
         )
     tensor = type.tensor_type
-    element = dtype("i64") if is_text(value.type) else dtype_of(tensor.elem_type)
+    is_given = is_text(type) and kind in ("tensor", "sequence")
+    element = dtype("i64") if is_given else dtype_of(tensor.elem_type)
     if element is None:
         found = element_type_name(tensor.elem_type)
         raise CompileError(

@@ -28,6 +28,7 @@ __all__ = [
     "Maybe",
     "MaybeFlow",
     "RankConflict",
+    "StringItems",
     "Structure",
     "as_list",
     "common_flow",
@@ -48,6 +49,19 @@ class Items:
 
     def __str__(self) -> str:
         return f"seq({', '.join(str(each.type) for each in self.elements) or self.dtype.name})"
+
+
+@dataclass(frozen=True)
+class StringItems:
+    """A sequence of strings: of where they end, i64, and of their bytes, u8, one behind another;
+    both of known length, or lists."""
+
+    ends: Items | Value
+    data: Items | Value
+
+    def __str__(self) -> str:
+        ends = self.ends.type if isinstance(self.ends, Value) else self.ends
+        return str(ends).replace("i64", "string")
 
 
 @dataclass(frozen=True)
@@ -95,7 +109,7 @@ class RankConflict(CompileError):
         self.rank = rank
 
 
-Structure = Value | Items | Maybe | Forked | Strings
+Structure = Value | Items | StringItems | Maybe | Forked | Strings
 
 
 @dataclass(frozen=True)
@@ -133,7 +147,18 @@ class StringsFlow:
         return str(self.starts).replace("i64", "string", 1)
 
 
-Flow = TensorType | ListType | ItemsFlow | MaybeFlow | StringsFlow
+@dataclass(frozen=True)
+class StringItemsFlow:
+    """A sequence of strings: of ends and of bytes."""
+
+    ends: Flow
+    data: Flow
+
+    def __str__(self) -> str:
+        return str(self.ends).replace("i64", "string")
+
+
+Flow = TensorType | ListType | ItemsFlow | MaybeFlow | StringsFlow | StringItemsFlow
 
 
 def flow_of(structure: Structure) -> Flow:
@@ -154,6 +179,8 @@ def flow_of(structure: Structure) -> Flow:
     if isinstance(structure, Strings):
         parts = (structure.starts, structure.lengths, structure.data)
         return StringsFlow(*(tensor_type(each) for each in parts))
+    if isinstance(structure, StringItems):
+        return StringItemsFlow(flow_of(structure.ends), flow_of(structure.data))
     assert isinstance(structure.type, (TensorType, ListType))
     return structure.type
 
@@ -164,6 +191,8 @@ def leaves_of(flow: Flow) -> list[Type]:
         return list(flow.elements)
     if isinstance(flow, StringsFlow):
         return [flow.starts, flow.lengths, flow.data]
+    if isinstance(flow, StringItemsFlow):
+        return [*leaves_of(flow.ends), *leaves_of(flow.data)]
     if isinstance(flow, MaybeFlow):
         flag: list[Type] = [TensorType(dtype("i1"))] if flow.present is None else []
         return [*flag, *(leaves_of(flow.content) if flow.content is not None else [])]
@@ -199,6 +228,8 @@ def common_flow(a: Flow, b: Flow) -> Flow:
         if a.starts.rank == b.starts.rank:
             return a
         raise CompileError("the rank of strings must stay")
+    if isinstance(a, StringItemsFlow) and isinstance(b, StringItemsFlow):
+        return StringItemsFlow(common_flow(a.ends, b.ends), common_flow(a.data, b.data))
     if isinstance(a, MaybeFlow) or isinstance(b, MaybeFlow):  # what is given is there
         a = a if isinstance(a, MaybeFlow) else MaybeFlow(True, a)
         b = b if isinstance(b, MaybeFlow) else MaybeFlow(True, b)
@@ -210,8 +241,9 @@ def common_flow(a: Flow, b: Flow) -> Flow:
         return MaybeFlow(present, common_flow(ours, theirs), boxed)
     if isinstance(a, (ItemsFlow, ListType)) and isinstance(b, (ItemsFlow, ListType)):
         return _common_sequence(a, b)
-    if isinstance(a, StringsFlow) or isinstance(b, StringsFlow):
-        raise CompileError("strings are neither numbers nor a sequence")
+    texts = (StringsFlow, StringItemsFlow)
+    if isinstance(a, texts) or isinstance(b, texts):
+        raise CompileError("strings stay strings, and sequences of strings stay such")
     raise CompileError("a tensor is no sequence")
 
 
@@ -291,6 +323,10 @@ def take_apart(structure: Structure, flow: Flow, builder: Builder) -> list[Value
         if structure.content is None:
             return values + [_nothing(type, builder) for type in leaves_of(flow.content)]
         return values + take_apart(structure.content, flow.content, builder)
+    if isinstance(flow, StringItemsFlow):
+        assert isinstance(structure, StringItems)
+        ends = take_apart(structure.ends, flow.ends, builder)
+        return ends + take_apart(structure.data, flow.data, builder)
     if isinstance(structure, Items):
         return list(structure.elements)
     if isinstance(structure, Strings):
@@ -314,6 +350,11 @@ def put_together(flow: Flow, values: Iterator[Value]) -> Structure:
         return Items(tuple(next(values) for _ in flow.elements), flow.dtype)
     if isinstance(flow, StringsFlow):
         return Strings(next(values), next(values), next(values))
+    if isinstance(flow, StringItemsFlow):
+        ends, data = (put_together(each, values) for each in (flow.ends, flow.data))
+        assert isinstance(ends, (Items, Value))
+        assert isinstance(data, (Items, Value))
+        return StringItems(ends, data)
     if isinstance(flow, MaybeFlow):
         present = next(values) if flow.present is None else flow.present
         content = None if flow.content is None else put_together(flow.content, values)

@@ -37,13 +37,19 @@ from ingot.compiler.frontends.onnx.initializers import ImportOptions, Initialize
 from ingot.compiler.frontends.onnx.malformed import well_formed
 from ingot.compiler.frontends.onnx.node import Node, UnknownBody, UnsupportedNode
 from ingot.compiler.frontends.onnx.notes import Notes
-from ingot.compiler.frontends.onnx.registry import STRINGS, Lowering, find_lowering
+from ingot.compiler.frontends.onnx.registry import STRING_ITEMS, STRINGS, Lowering, find_lowering
 from ingot.compiler.frontends.onnx.scope import UNKNOWN, Result, Scope, Unknown
 from ingot.compiler.frontends.onnx.signature import (
     stand_in_type,
 )
 from ingot.compiler.frontends.onnx.source import Source
-from ingot.compiler.frontends.onnx.structures import Forked, Maybe, RankConflict, Structure
+from ingot.compiler.frontends.onnx.structures import (
+    Forked,
+    Maybe,
+    RankConflict,
+    StringItems,
+    Structure,
+)
 from ingot.compiler.frontends.strings import Strings
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.graph.builder import Builder
@@ -150,6 +156,8 @@ class Walk:
             return self._lower_forked(forks[0], node, known, scope, bodies)
         if any(isinstance(each, Strings) for each in known):
             lower = find_lowering(STRINGS, node.op_type, opset) or lower
+        if any(isinstance(each, StringItems) for each in known):
+            lower = find_lowering(STRING_ITEMS, node.op_type, opset) or lower
         try:
             with well_formed():
                 if function is None:

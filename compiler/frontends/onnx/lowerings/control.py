@@ -24,7 +24,7 @@ from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.structures import (
     Structure,
 )
-from ingot.compiler.frontends.strings import Strings, move
+from ingot.compiler.frontends.strings import Strings, move, tensor_shape
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.ir import TensorType, Value
@@ -151,10 +151,6 @@ class _Scan:
         return Loop(node, count, None, self.states, take_step, stack_length).run()
 
 
-def _shape(x: Value | Strings) -> Sequence[Dim]:
-    return shape_of(x.lengths if isinstance(x, Strings) else x)
-
-
 def _at(node: Node, x: Value | Strings, place: Value, axis: int) -> Value | Strings:
     return move(x, lambda each: node.op("take", each, place, axis=axis, mode="clamp"))
 
@@ -177,10 +173,10 @@ def scan(node: Node) -> tuple[Structure, ...]:
     stacked_count = len(node.graph("body").output) - state_count
     unsupported(sequence_count < 1, "it has no scan inputs: fix the model")
     axes = [
-        node.normalize_axis(axis, len(_shape(x)))
+        node.normalize_axis(axis, len(tensor_shape(x)))
         for axis, x in zip(_flags(node, "scan_input_axes", sequence_count), sequences, strict=True)
     ]
-    length = _shape(sequences[0])[axes[0]]
+    length = tensor_shape(sequences[0])[axes[0]]
     sequences = [
         move(x, partial(node.agree_on, axis=axis, dim=length))
         for x, axis in zip(sequences, axes, strict=True)
@@ -193,7 +189,7 @@ def scan(node: Node) -> tuple[Structure, ...]:
     moved = []
     for x, axis, is_backward in zip(stacked, output_axes, output_backward, strict=True):
         x = move(x, partial(node.op, "reverse", axes=(0,))) if is_backward else x
-        rank = len(_shape(x))
+        rank = len(tensor_shape(x))
         place = node.normalize_axis(axis, rank)
         order = [*range(1, place + 1), 0, *range(place + 1, rank)]
         moved.append(move(x, partial(node.transpose, permutation=order)))

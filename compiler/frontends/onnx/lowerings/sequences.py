@@ -7,6 +7,7 @@ left of them; else they become ops on lists.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import onnx
 
@@ -17,20 +18,23 @@ from ingot.compiler.frontends.onnx.join_elements import (
     require_rank,
 )
 from ingot.compiler.frontends.onnx.loops import Loop, Step
+from ingot.compiler.frontends.onnx.lowerings.string_sequences import extended, items_of
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
-from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.onnx.registry import STRINGS, lowering
 from ingot.compiler.frontends.onnx.structures import (
     Items,
     Maybe,
+    StringItems,
     Structure,
     as_list,
     list_of_types,
 )
 from ingot.compiler.frontends.onnx.tensors import dtype_of
+from ingot.compiler.frontends.strings import Strings, move, tensor_shape
 from ingot.compiler.ir import ListType, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, symbol
 from ingot.compiler.ir.dims import minimum as least
-from ingot.hal.spec import DType
+from ingot.hal.spec import DType, dtype
 
 __all__: list[str] = []
 
@@ -133,6 +137,8 @@ def _position(node: Node, index: Value | None, length: Dim, limit: Dim) -> Dim:
 
 @lowering("SequenceEmpty")
 def sequence_empty(node: Node) -> Structure:
+    if node.integer("dtype", 0) == onnx.TensorProto.STRING:
+        return StringItems(Items((), dtype("i64")), Items((), dtype("u8")))
     element = dtype_of(node.integer("dtype", onnx.TensorProto.FLOAT))
     if element is None:
         raise UnsupportedNode("its elements are no numbers: use a numeric dtype")
@@ -219,10 +225,12 @@ def concat_from_sequence(node: Node) -> Value:
 
 
 @lowering("SplitToSequence")
+@lowering("SplitToSequence", domain=STRINGS)
 def split_to_sequence(node: Node) -> Structure:
-    x = node.input(0)
-    axis = node.axis(0, type_of(x).rank)
-    dim, split = shape_of(x)[axis], node.optional(1)
+    x = node.strings(0) or node.input(0)
+    shape = tensor_shape(x)
+    axis = node.axis(0, len(shape))
+    dim, split = shape[axis], node.optional(1)
     squeeze = split is None and not node.integer("keepdims", 1)
     if split is None:
         return _chunks(node, x, axis, 1, squeeze)
@@ -230,49 +238,71 @@ def split_to_sequence(node: Node) -> Structure:
         chunk = node.parts(1)[0]
         return _chunks(node, x, axis, node.define_size(chunk, "chunk", "the split", 1), False)
     start: Dim = 0
-    elements: list[Value] = []
+    elements: list[Value | Strings] = []
     for size in node.define_dims(1, "the split"):
         elements.append(_cut(node, x, axis, start, start + size))
         start = start + size
     if start != dim:
         node.builder.append("assert", (), (), {"kind": "equal", "a": start, "b": dim})
-    return Items(tuple(elements), type_of(x).dtype)
+    return _parts(node, x, elements)
 
 
-def _cut(node: Node, x: Value, axis: int, start: Dim, limit: Dim) -> Value:
-    starts: list[Dim] = [0] * type_of(x).rank
-    limits = list(shape_of(x))
+def _parts(node: Node, x: Value | Strings, elements: Sequence[Value | Strings]) -> Structure:
+    """The sequence of elements that are parts of x."""
+    if isinstance(x, Strings):
+        return items_of(node, [each for each in elements if isinstance(each, Strings)])
+    return Items(tuple(each for each in elements if isinstance(each, Value)), type_of(x).dtype)
+
+
+def _cut(node: Node, x: Value | Strings, axis: int, start: Dim, limit: Dim) -> Value | Strings:
+    limits = list(tensor_shape(x))
+    starts: list[Dim] = [0] * len(limits)
     starts[axis], limits[axis] = start, limit
-    return node.op("slice", x, start=starts, limit=limits, stride=(1,) * len(starts))
+    ones = (1,) * len(starts)
+    return move(x, partial(node.op, "slice", start=starts, limit=limits, stride=ones))
 
 
-def _chunks(node: Node, x: Value, axis: int, chunk: Dim, squeeze: bool) -> Structure:
+def _chunks(node: Node, x: Value | Strings, axis: int, chunk: Dim, squeeze: bool) -> Structure:
     """Parts of `chunk` along the axis, of which the last may be shorter."""
-    dim = shape_of(x)[axis]
+    dim = tensor_shape(x)[axis]
 
-    def part(inner: Node, start: Dim) -> Value:
+    def part(inner: Node, start: Dim) -> Value | Strings:
         cut = _cut(inner, x, axis, start, least(start + chunk, dim))
-        shape = shape_of(cut)
-        return inner.reshape(cut, [*shape[:axis], *shape[axis + 1 :]]) if squeeze else cut
+        if not squeeze:
+            return cut
+        shape = tensor_shape(cut)
+        return move(cut, partial(inner.reshape, shape=[*shape[:axis], *shape[axis + 1 :]]))
 
     if isinstance(dim, int) and isinstance(chunk, int) and dim <= _GREATEST_COUNT * chunk:
-        parts = tuple(part(node, start) for start in range(0, dim, chunk))
-        return Items(parts, type_of(x).dtype)
+        return _parts(node, x, [part(node, start) for start in range(0, dim, chunk)])
 
     def take_step(inner: Node, index: Value, running: Value, carried: Sequence[Structure]) -> Step:
         at = inner.define_size(index, "part", "the part")
         (list,) = carried
-        assert isinstance(list, Value)
         element = part(inner, at * chunk)
+        if isinstance(list, StringItems) and isinstance(element, Strings):
+            return Step(None, [extended(inner, list, element, at)], [])
+        assert isinstance(list, Value)
+        assert isinstance(element, Value)
         return Step(None, [inner.op("list.insert", list, element, index=at)], [])
 
-    shape = [None if each == axis else size for each, size in enumerate(shape_of(x))]
+    shape = [None if each == axis else size for each, size in enumerate(tensor_shape(x))]
     if squeeze:
         del shape[axis]
     dims = tuple(size if isinstance(size, int) else None for size in shape)
-    empty = as_list(Items((), type_of(x).dtype), ListType(type_of(x).dtype, dims), node.builder)
+    empty = _empty_list(node, x, dims)
     (result,), _ = Loop(node, node.size(ceildiv(dim, chunk)), None, [empty], take_step).run()
     return result
+
+
+def _empty_list(node: Node, x: Value | Strings, shape: tuple[int | None, ...]) -> Structure:
+    """A list for parts of x."""
+    element = type_of(x.starts if isinstance(x, Strings) else x).dtype
+    list = as_list(Items((), element), ListType(element, shape), node.builder)
+    if isinstance(x, Value):
+        return list
+    bytes = dtype("u8")
+    return StringItems(list, as_list(Items((), bytes), ListType(bytes, (None,)), node.builder))
 
 
 # Maps.
@@ -283,6 +313,10 @@ def sequence_map(node: Node) -> tuple[Structure, ...]:
     """The body of every element; further inputs are sequences of the same length, or tensors
     that all elements see."""
     graph = node.graph("body")
+    unsupported(
+        any(isinstance(each, StringItems) for each in node.inputs),
+        "it maps a sequence of strings: use a Loop of SequenceAt and SequenceInsert",
+    )
     first = _sequence(node)
     others = [node.given(index) for index in range(1, len(node.inputs))]
     for given, inner in zip((first, *others), graph.input, strict=False):

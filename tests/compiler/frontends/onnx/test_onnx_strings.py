@@ -16,7 +16,7 @@ import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from tests.support.node_tests import interpreted
 from tests.support.onnx_models import make_value
-from tests.support.onnx_sequences import Node
+from tests.support.onnx_sequences import Node, sequence
 
 TEXT = TensorProto.STRING
 WORDS = ["", "a", "b", "ab", "ünï", "eight by", "nine byte", "日本語 text", "a\0"]
@@ -336,15 +336,140 @@ def test_loops_stack_strings() -> None:
             assert np.asarray(got).tolist() == expected.tolist()
 
 
+def _of_sequences() -> onnx.ModelProto:
+    """x: string[n, 2], y: string[m, 2], k and b: sequences of known and of unknown lengths."""
+
+    def graph(nodes: list[Any], name: str, inputs: Any = ()) -> onnx.GraphProto:
+        made = nodes[-1].output[0]
+        outputs = [sequence(made, TEXT)]
+        if inputs:
+            outputs.insert(0, make_value("c", [], TensorProto.BOOL))
+        return helper.make_graph(nodes, name, list(inputs), outputs)
+
+    body = graph(
+        [Node("Gather", ["x", "i"], ["row"]), Node("SequenceInsert", ["s", "row"], ["t"])],
+        "body",
+        [make_value("i", [], TensorProto.INT64), make_value("c", [], TensorProto.BOOL),
+         sequence("s", TEXT)],
+    )  # fmt: skip
+    choices = {
+        "then_branch": graph([Node("SequenceConstruct", ["x", "y", "x"], ["three"])], "yes"),
+        "else_branch": graph([Node("SequenceConstruct", ["y", "x"], ["two"])], "no"),
+    }
+    nodes = [
+        Node("SequenceEmpty", [], ["none"], dtype=TEXT),
+        Node("Loop", ["k", "", "none"], ["rows"], body=body),
+        Node("SequenceLength", ["rows"], ["count"]),
+        Node("ConcatFromSequence", ["rows"], ["stacked"], axis=1, new_axis=1),
+        Node("If", ["b"], ["several"], **choices),
+        Node("ConcatFromSequence", ["several"], ["joined"], axis=0),
+        Node("SequenceAt", ["several", "b_index"], ["one"]),
+        Node("SequenceErase", ["several", "b_index"], ["fewer"]),
+        Node("SplitToSequence", ["x"], ["parts"], axis=0, keepdims=0),
+        Node("SequenceAt", ["parts", "last"], ["part"]),
+        Node("SplitToSequence", ["x", "one_each"], ["columns"], axis=1),
+        Node("ConcatFromSequence", ["columns"], ["again"], axis=1),
+        Node("SequenceConstruct", ["x", "y"], ["pair"]),
+        Node("SequenceInsert", ["pair", "again", "zero"], ["triple"]),
+        Node("SequenceErase", ["triple"], ["firsts"]),
+        Node("Cast", ["b"], ["b_index"], to=TensorProto.INT64),
+        Node("Optional", ["pair"], ["maybe"]),
+        Node("OptionalGetElement", ["maybe"], ["got"]),
+        Node("SequenceAt", ["got", "last"], ["second"]),
+    ]
+    inputs = [
+        make_value("x", ["n", 2], TEXT), make_value("y", ["m", 2], TEXT),
+        make_value("k", [], TensorProto.INT64), make_value("b", [], TensorProto.BOOL),
+    ]  # fmt: skip
+    outputs = [make_value("count", [], TensorProto.INT64)]
+    texts = ("stacked", "joined", "one", "part", "again", "second")
+    outputs += [make_value(name, None, TEXT) for name in texts]
+    outputs += [sequence(name, TEXT) for name in ("rows", "fewer", "parts", "firsts", "none")]
+    model = _model(nodes, inputs, outputs)
+    constants = {"last": np.array(-1), "zero": np.array(0), "one_each": np.array([1, 1])}
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(value, name) for name, value in constants.items()
+    )
+    return model
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_listed(each) for each in value]
+    return np.asarray(value).shape, np.asarray(value).tolist()
+
+
+SEQUENCES = [
+    ([["a", "ünï"], ["", "b"], ["日本", "cd"]], [["", "e"]], 2, True),
+    ([["a", "b"]], [["c", ""], ["", "d"]], 1, False),
+]
+
+
+def test_sequences_of_strings() -> None:
+    source = _of_sequences()
+    run = interpreted(import_onnx(source))
+    session = onnxruntime.InferenceSession(source.SerializeToString())
+    for x, y, k, b in SEQUENCES:
+        given = {"x": _array(x), "y": _array(y), "k": np.array(k), "b": np.array(b)}
+        names = [each.name for each in source.graph.output]
+        wanted = dict(zip(names, session.run(None, given), strict=True))
+        # onnxruntime gathers only the first string of a row
+        taken = [*given["x"][:k]]
+        wanted |= {"rows": taken, "stacked": np.stack(taken, 1)}
+        for name, got in zip(names, run([*given.values()]), strict=True):
+            assert _listed(got) == _listed(wanted[name]), name
+
+
+def test_sequences_of_strings_as_arguments() -> None:
+    nodes = [
+        Node("SequenceAt", ["s", "i"], ["one"]),
+        Node("SequenceInsert", ["s", "one"], ["more"]),
+    ]
+    element = helper.make_tensor_type_proto(TEXT, [None])
+    s = helper.make_value_info("s", helper.make_sequence_type_proto(element))
+    inputs = [s, make_value("i", [], TensorProto.INT64)]
+    outputs = [make_value("one", None, TEXT), sequence("more", TEXT)]
+    model = ingot.load(ingot.compile(_model(nodes, inputs, outputs)))
+    one, more = model([["a", "ünï"], [], ["b"]], np.array(0))
+    assert one.tolist() == ["a", "ünï"]
+    assert [each.tolist() for each in more] == [["a", "ünï"], [], ["b"], ["a", "ünï"]]
+    kinds = [(each.name, each.kind) for each in model.signature.arguments]
+    assert kinds == [("s", "sequence"), ("s.utf8", "sequence"), ("i", "tensor")]
+    for wrong, said in (("ab", "a list of arrays of strings"), ([[1]], "must be of strings")):
+        with pytest.raises(ingot.InvalidArgument, match=f"argument 's'.*{said}"):
+            model(wrong, np.array(0))
+    with pytest.raises(ingot.OutOfRange, match="position"):  # bytes of fewer elements than ends
+        model([np.array([1])], [], np.array(0))
+
+
+def test_names_of_bytes_are_taken() -> None:
+    x, number = make_value("x", ["n"], TEXT), make_value("x.utf8", ["n"])
+    y, result = make_value("y", ["n"], TEXT), make_value("y.utf8", ["n"])
+    nodes = [Node("Identity", ["x"], ["y"]), Node("Identity", ["z"], ["y.utf8"])]
+    with pytest.raises(ingot.CompileError, match=r"input 'x' is .* 'x\.utf8', .* rename it"):
+        import_onnx(_model(nodes[:1], [number, x], [y]))
+    with pytest.raises(ingot.CompileError, match=r"output 'y' is .* 'y\.utf8', .* rename it"):
+        import_onnx(_model(nodes, [x, make_value("z", ["n"])], [y, result]))
+
+
+def test_optionals_of_strings_are_no_results() -> None:
+    type = helper.make_optional_type_proto(helper.make_tensor_type_proto(TEXT, ["n"]))
+    maybe = helper.make_value_info("y", type)
+    x = make_value("x", ["n"], TEXT)
+    with pytest.raises(ingot.CompileError, match=r"'y' is optional\(string\[n\]\).*OptionalGet"):
+        import_onnx(_model([Node("Optional", ["x"], ["y"])], [x], [maybe]))
+
+
 @pytest.mark.slow
-def test_loops_stack_strings_when_compiled() -> None:
-    source = _of_stacks()
+@pytest.mark.parametrize("kind", ["stacks", "sequences"])
+def test_stacks_and_sequences_when_compiled(kind: str) -> None:
+    source = _of_stacks() if kind == "stacks" else _of_sequences()
     model = ingot.load(ingot.compile(source))
     run = interpreted(import_onnx(source))
-    for x, k, stop in STACKED:
-        given = [_array(x), np.array(k), _array(stop)]
-        for got, wanted in zip(model(*given), run(given), strict=True):
-            assert np.asarray(got).tolist() == np.asarray(wanted).tolist()
+    for row in STACKED if kind == "stacks" else SEQUENCES:
+        arrays = [_array(x) if isinstance(x, (list, str)) else np.array(x) for x in row]
+        for got, wanted in zip(model(*arrays), run(arrays), strict=True):
+            assert _listed(got) == _listed(wanted)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ memory, and its columns to be one dim; an operand that is not gets a transpose o
 in front. A convolution becomes channels
 last, without dilation of its input (zeros are put between its elements), without groups
 (one convolution per group, of bytes one for as many as a panel has columns for, or `depthwise`
-where a group is one channel), and its right side is packed even if it is known only at the call.
+where groups are narrow), and its right side is packed even if it is known only at the call.
 Windows that no kernel has become other ops (`expand_windows.py`).
 """
 
@@ -24,12 +24,21 @@ from ingot.compiler.graph.forms.expand_windows import (
     multiply_windows,
 )
 from ingot.compiler.graph.forms.pack_weights import depthwise_of, is_channels_last, pack_convolution
-from ingot.compiler.graph.ops import PANEL, Convolution, DotGeneral, parse_layout
+from ingot.compiler.graph.ops import (
+    PANEL,
+    Convolution,
+    DotGeneral,
+    lanes_of_groups,
+    parse_layout,
+)
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product, row_major_strides
 
 __all__ = ["arrange_contractions", "run_stride"]
+
+MOST_STEPS = 64
+"""Inputs under a row of a window, times channels, that a kernel adds without a loop."""
 
 
 def arrange_contractions(module: Module) -> Module:
@@ -140,6 +149,9 @@ def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     inputs, outputs = known_dims(tensor_type(op.operands[1]).shape[-2:])
     if inputs == 1:
         return _depthwise(op, builder, groups)
+    if _are_narrow(op, inputs, outputs // groups):
+        moves = depthwise_of(Convolution.of(op))
+        return [builder.append("depthwise", op.operands, (), moves).result]
     return _split_groups(op, builder, groups, inputs, outputs // groups)
 
 
@@ -186,6 +198,15 @@ def _depthwise(op: Op, builder: Builder, groups: int) -> Sequence[Value]:
         x = builder.op("reshape", x, shape=(*type.shape[:-1], outputs))
     w = builder.op("reshape", w, shape=(*weight.shape[:-2], outputs))
     return [builder.append("depthwise", (x, w), (), depthwise_of(Convolution.of(op))).result]
+
+
+def _are_narrow(op: Op, inputs: int, outputs: int) -> bool:
+    """Whether more lanes of `depthwise` than columns of a panel would work for groups of floats."""
+    *window, _, _ = known_dims(tensor_type(op.operands[1]).shape)
+    if tensor_type(op.result).dtype.is_integer or len(window) > 2:
+        return False
+    few = outputs < PANEL and window[-1] * inputs <= MOST_STEPS
+    return few and lanes_of_groups(PANEL, inputs, outputs) >= outputs
 
 
 def _split_groups(

@@ -16,7 +16,7 @@ from ingot.compiler.graph.ops.table import OpRow, RuleError, dims_text, register
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Dims, Ints, Pairs, by_operands
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, ceildiv, product
+from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product
 from ingot.hal.spec import DType
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "code_planes",
     "code_steps",
     "lane_depth",
+    "lanes_of_groups",
     "packed_shape",
     "parse_layout",
 ]
@@ -408,10 +409,18 @@ class ConvWinograd(Attributes):
         return TensorType(x.dtype, (x.shape[0], *spatial, self.n))
 
 
+def lanes_of_groups(lanes: int, inputs: int, outputs: int) -> int:
+    """Lanes, at most `lanes`, that hold whole groups of `outputs`, the inputs of which fit, too, or
+    are part of one."""
+    while lanes > 1 and outputs % lanes and (lanes % outputs or inputs > outputs):
+        lanes //= 2
+    return lanes
+
+
 @dataclass(frozen=True)
 class Depthwise(Attributes):
     """Convolution of each feature of [batch, spatial..., features] with its own window [window...,
-    features]."""
+    features], or of groups of neighbours with [window..., features of a group, result features]."""
 
     strides: Dims = field(metadata=by_operands(_spatial_ones))
     rhs_dilation: Dims = field(metadata=by_operands(_spatial_ones))
@@ -420,13 +429,20 @@ class Depthwise(Attributes):
 
     def result(self, x: TensorType, w: TensorType) -> TensorType:
         _same_class(x, w)
-        require(x.rank == w.rank + 1, f"x {x} must have one more dim than w {w}")
-        require(x.shape[-1] == w.shape[-1], f"the features of x {x} and w {w} differ")
-        ones = (1,) * (w.rank - 1)
+        wanted = f"x {x} must have as many dims as w {w}, or one more"
+        require(w.rank in (x.rank - 1, x.rank), wanted)
+        if w.rank == x.rank:
+            features, inputs, outputs = known_dims((x.shape[-1], *w.shape[-2:]))
+            fits = inputs > 0 and features % inputs == 0 and features > 0
+            fits = fits and outputs % (features // inputs) == 0
+            require(fits, f"x {x} and w {w} have no groups in common")
+        else:
+            require(x.shape[-1] == w.shape[-1], f"the features of x {x} and w {w} differ")
+        ones, window = (1,) * (x.rank - 2), w.shape[: x.rank - 2]
         spatial = _spatial_dims(
-            x.shape[1:-1], w.shape[:-1], self.strides, self.padding, ones, self.rhs_dilation
+            x.shape[1:-1], window, self.strides, self.padding, ones, self.rhs_dilation
         )
-        return TensorType(self.dtype, (x.shape[0], *spatial, x.shape[-1]))
+        return TensorType(self.dtype, (x.shape[0], *spatial, w.shape[-1]))
 
 
 @dataclass(frozen=True)

@@ -234,6 +234,11 @@ def _depthwise(
     dtype: DType,
 ) -> Array:
     left, right = _factors(x, w)
+    if w.ndim == x.ndim:
+        groups = x.shape[-1] // w.shape[-2]
+        ones = (1,) * len(strides)
+        sums = _convolve(left, right, strides, padding, ones, rhs_dilation, groups)
+        return _sum_to(sums, dtype)
     none, one = ((0, 0),), (1,)
     ones = (1,) * x.ndim
     padded = spread_and_pad(left, none + padding + none, ones, 0)

@@ -8,14 +8,16 @@ The grid is channels, pixels of a row, rows of all images.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
+from ingot.compiler.graph.ops import lanes_of_groups
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.items.choose_tile import is_large
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
-from ingot.compiler.kernels.lanes.depthwise import Depthwise, DepthwiseSchedule
+from ingot.compiler.kernels.lanes.depthwise import Channels, Depthwise, DepthwiseSchedule
 from ingot.compiler.kernels.loop import Index
 
 __all__ = ["GroupDepthwiseSchedule", "lower_depthwise"]
@@ -80,7 +82,7 @@ class _Items(_Grid):
 
     def __init__(self, function: Function, target: TargetInfo, items: int) -> None:
         super().__init__(function, target)
-        lanes = min(self.schedule.lanes, COLUMNS)
+        lanes = lanes_of_groups(min(self.schedule.lanes, COLUMNS), *self.each)
         self.schedule = DepthwiseSchedule(self.schedule.columns, lanes, 1)
         width = self.out_width
         self.columns = min(COLUMNS, width) if isinstance(width, int) and width else COLUMNS
@@ -117,36 +119,33 @@ class _Items(_Grid):
         image, row = self.place(number)
         top = b.sub(b.mul(row, window.strides[0]), b.dim(window.before[0]))
         rows = self.clip(top, window.size[0], window.dilation[0], b.dim(self.height))
-        line_length = b.mul(b.dim(self.width), b.dim(self.channels))
+        line_length = b.mul(b.dim(self.width), b.dim(self.inputs))
         base = b.mul(b.mul(image, b.dim(self.height)), line_length)
+        channels = self.channels_at(channel, count)
         left = b.sub(b.mul(column, window.strides[1]), b.dim(window.before[1]))
         zero = b.constant(0, self.element, lanes)
         with b.for_(rows[0], rows[1], 1, [zero] * self.columns) as loop:
-            line = b.add(self.line(base, top, loop.index), channel)
-            weight = self.weights(loop.index, channel, count)
-            sums = list(loop.carried)
-            inputs: dict[int, Value] = {}
-            for step in range(window.size[1]):
-                w = weight(step)
-                for pixel in range(self.columns):
-                    offset = pixel * window.strides[1] + step * window.dilation[1]
-                    if offset not in inputs:
-                        inputs[offset] = self._input(line, b.add(left, offset), count)
-                    sums[pixel] = self.add(inputs[offset], w, sums[pixel])
-            loop.yield_(*sums)
+            line = self.line(base, top, loop.index)
+            weights = self.weights(loop.index, channels)
+
+            def read(offset: int) -> Sequence[Value]:
+                return self._inputs(line, b.add(left, offset), channels)
+
+            loop.yield_(*self.add_line(loop.carried, read, weights))
         first = b.add(b.mul(number, b.dim(self.out_width)), column)
         for pixel, total in enumerate(loop.results):
             live = b.compare("lt", b.add(column, pixel), b.dim(self.out_width))
-            store = partial(self.store, b.add(first, pixel), channel, count, total)
+            store = partial(self.store, b.add(first, pixel), channels, total)
             b.if_(live, store)
 
-    def _input(self, line: Index, column: Index, count: Index | None) -> Value:
-        """A vector of channels of an input pixel, zero outside the image."""
+    def _inputs(self, line: Index, column: Index, channels: Channels) -> Sequence[Value]:
+        """Vectors of the channels of an input pixel, zero outside the image."""
         b = self.b
-        at = b.add(line, b.mul(column, b.dim(self.channels)))
+        at = b.add(line, b.mul(column, b.dim(self.inputs)))
         inside = b.op("and", b.compare("ge", column, 0), b.compare("lt", column, b.dim(self.width)))
         zero = b.constant(0, self.element, self.schedule.lanes)
-        return b.if_(inside, lambda: [self.load(self.x, at, count)], lambda: [zero])[0]
+        none = [zero] * self.each[0]
+        return b.if_(inside, lambda: self.inputs_at(at, channels), lambda: none)
 
 
 def _items(extent: Dim, each: int, most: int) -> int:

@@ -125,30 +125,41 @@ DEPTHWISE = [
     ((2, 11, 18), (4,), (1,), (1,), ((3, 0),)),
     ((1, 300, 1, 3), (3, 1), (1, 1), (1, 1), ((1, 1), (0, 0))),
 ]
+GROUPED = [
+    ((1, 6, 9, 24), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), 4, 24),
+    ((2, 9, 7, 6), (3, 2), (2, 1), (1, 2), ((1, 1), (0, 3)), 2, 12),
+    ((1, 9, 36), (3,), (2,), (1,), ((2, 0),), 12, 24),
+    ((1, 5, 5, 6), (1, 2), (1, 1), (1, 1), ((0, 0), (0, 1)), 2, 3),
+]
+"""With features of a group and of the result behind."""
 
 
 def depthwise(case: Any, shape: tuple[Dim, ...]) -> Function:
     """depthwise and the greater of it and a number per channel."""
-    window, strides, dilation, padding = case[1:]
+    window, strides, dilation, padding, *groups = case[1:]
 
     def build(b: Builder, x: Value, w: Value, least: Value) -> Value:
         y = b.op("depthwise", x, w, strides=strides, rhs_dilation=dilation, padding=padding)
         result: Value = b.op("max", y, b.broadcast_to(least, y.type.shape))
         return result
 
-    channels = shape[-1]
-    return entry([f32(*shape), f32(*window, channels), f32(channels)], build)
+    window = (*window, *(groups or shape[-1:]))
+    return entry([f32(*shape), f32(*window), f32(window[-1])], build)
 
 
 @on_targets(
     "case, dynamic",
-    cpu=fixed_and_dynamic(DEPTHWISE, DEPTHWISE),
-    opencl=fixed_and_dynamic(DEPTHWISE, DEPTHWISE[1::2]),
+    cpu=fixed_and_dynamic(DEPTHWISE, DEPTHWISE) + fixed_and_dynamic(GROUPED[:1], GROUPED[1:]),
+    opencl=fixed_and_dynamic(DEPTHWISE, DEPTHWISE[1::2]) + fixed_and_dynamic(GROUPED, ()),
 )
 def test_depthwise_convolves_each_channel(target, case: Any, dynamic: bool) -> None:
-    sizes, window, *_ = case
+    sizes, window, _, _, _, *groups = case
     shape, values = sizes_of(sizes, dynamic)
-    arrays = [draw(*sizes), draw(*window, sizes[-1], seed=1), draw(sizes[-1], seed=2) - 3]
+    window = (*window, *(groups or sizes[-1:]))
+    arrays = [draw(*sizes), draw(*window, seed=1), draw(window[-1], seed=2) - 3]
+    if groups:  # what is not finite stays in its group
+        arrays[0].reshape(-1, sizes[-1])[3, 0] = np.inf
+        arrays[0].reshape(-1, sizes[-1])[5, -1] = np.nan
     target.check(depthwise(case, shape), arrays, **values)
 
 

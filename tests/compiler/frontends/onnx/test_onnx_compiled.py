@@ -126,6 +126,7 @@ def test_convolutions_and_pools() -> None:
         "point": generator.standard_normal((5, 4, 1, 1), np.float32),
         "depth": generator.standard_normal((4, 1, 3, 3), np.float32),
         "grouped": generator.standard_normal((6, 2, 3, 3), np.float32),
+        "narrow": generator.standard_normal((8, 2, 3, 3), np.float32),
         "bias": generator.standard_normal(8, np.float32),
         **{name: 0.5 + generator.random(4, np.float32) for name in ("s", "b", "m", "v")},
     }
@@ -136,6 +137,7 @@ def test_convolutions_and_pools() -> None:
         Node("Conv", ["x", "point"], ["pointwise"]),
         Node("Conv", ["x", "depth"], ["depthwise"], group=4, pads=[1, 1, 1, 1]),
         Node("Conv", ["x", "grouped"], ["groups"], group=2, pads=[0, 1, 1, 0]),
+        Node("Conv", ["x", "narrow", "bias"], ["narrow_groups"], group=2, strides=[2, 1]),
         Node("BatchNormalization", ["x", "s", "b", "m", "v"], ["normal"]),
         Node("MaxPool", ["x"], ["max"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
         Node("AveragePool", ["x"], ["average"], kernel_shape=[2, 3], pads=[0, 1, 1, 1]),

@@ -75,7 +75,11 @@ def test_any_layout_becomes_a_packed_channels_last_convolution(
 
 @pytest.mark.parametrize(
     ("groups", "inputs", "outputs", "expected"),
-    [(2, 6, 4, "conv_packed"), (4, 4, 4, "depthwise"), (3, 3, 9, "depthwise")],
+    [
+        *((groups, 6, 12, kind) for groups, kind in ((2, "conv_packed"), (3, "depthwise"))),
+        *((groups, 16, 16, "depthwise") for groups in (2, 4, 16)),
+        *((3, 3, 9, "depthwise"), (2, 4, 40, "conv_packed"), (2, 128, 4, "conv_packed")),
+    ],
 )
 def test_groups_become_single_convolutions_or_depthwise(
     groups: int, inputs: int, outputs: int, expected: str

@@ -68,11 +68,10 @@ def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] =
             types[value.name] = _read_type(value, symbols)
             if is_text(type):
                 texts.append(value.name)
-                types[f"{value.name}{SUFFIX}"] = (
-                    PassedType(kind, ListType(dtype("u8"), (None,)))
-                    if kind == "sequence"
-                    else TensorType(dtype("u8"), (symbols.of(f"{value.name}{SUFFIX}_size", False),))
-                )
+                data = f"{value.name}{SUFFIX}"
+                types[data] = PassedType(kind, ListType(dtype("u8"), (None,)))
+                if kind == "tensor":
+                    types[data] = TensorType(dtype("u8"), (symbols.of(f"{data}_size", False),))
         except CompileError as error:
             refused[value.name] = str(error)
     documented = [value for value in (*inputs, *ends.outputs) if value.doc_string]

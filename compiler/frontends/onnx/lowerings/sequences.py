@@ -18,7 +18,7 @@ from ingot.compiler.frontends.onnx.join_elements import (
     require_rank,
 )
 from ingot.compiler.frontends.onnx.loops import Loop, Step
-from ingot.compiler.frontends.onnx.lowerings.string_sequences import extended, items_of
+from ingot.compiler.frontends.onnx.lowerings.string_sequences import items_of
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import STRINGS, lowering
 from ingot.compiler.frontends.onnx.structures import (
@@ -30,7 +30,7 @@ from ingot.compiler.frontends.onnx.structures import (
     list_of_types,
 )
 from ingot.compiler.frontends.onnx.tensors import dtype_of
-from ingot.compiler.frontends.strings import Strings, move, tensor_shape
+from ingot.compiler.frontends.strings import Strings, move, pack, tensor_shape
 from ingot.compiler.ir import ListType, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, symbol
 from ingot.compiler.ir.dims import minimum as least
@@ -278,31 +278,23 @@ def _chunks(node: Node, x: Value | Strings, axis: int, chunk: Dim, squeeze: bool
 
     def take_step(inner: Node, index: Value, running: Value, carried: Sequence[Structure]) -> Step:
         at = inner.define_size(index, "part", "the part")
-        (list,) = carried
-        element = part(inner, at * chunk)
-        if isinstance(list, StringItems) and isinstance(element, Strings):
-            return Step(None, [extended(inner, list, element, at)], [])
-        assert isinstance(list, Value)
-        assert isinstance(element, Value)
-        return Step(None, [inner.op("list.insert", list, element, index=at)], [])
+        (sequence,) = carried
+        return Step(None, [_inserted(inner, sequence, part(inner, at * chunk), at)], [])
 
-    shape = [None if each == axis else size for each, size in enumerate(tensor_shape(x))]
-    if squeeze:
-        del shape[axis]
-    dims = tuple(size if isinstance(size, int) else None for size in shape)
-    empty = _empty_list(node, x, dims)
+    empty = _parts(node, x, [])
     (result,), _ = Loop(node, node.size(ceildiv(dim, chunk)), None, [empty], take_step).run()
     return result
 
 
-def _empty_list(node: Node, x: Value | Strings, shape: tuple[int | None, ...]) -> Structure:
-    """A list for parts of x."""
-    element = type_of(x.starts if isinstance(x, Strings) else x).dtype
-    list = as_list(Items((), element), ListType(element, shape), node.builder)
-    if isinstance(x, Value):
-        return list
-    bytes = dtype("u8")
-    return StringItems(list, as_list(Items((), bytes), ListType(bytes, (None,)), node.builder))
+def _inserted(node: Node, sequence: Structure, x: Value | Strings, place: Dim) -> Structure:
+    """A list with x in front of element `place`."""
+    if isinstance(sequence, StringItems) and isinstance(x, Strings):
+        both = zip((sequence.ends, sequence.data), pack(node, x, node.count), strict=True)
+        ends, data = (_inserted(node, part, each, place) for part, each in both)
+        return StringItems(ends, data)  # type: ignore[arg-type]
+    assert isinstance(sequence, (Items, Value))
+    assert isinstance(x, Value)
+    return node.op("list.insert", _list(sequence, node, x), x, index=place)
 
 
 # Maps.
@@ -350,9 +342,7 @@ def sequence_map(node: Node) -> tuple[Structure, ...]:
         made = _only_tensors(node.bodies.lower(graph, row, inner.builder))
         following: list[Structure] = []
         for sequence, element in zip(carried, made, strict=True):
-            assert isinstance(sequence, (Items, Value))
-            list = _list(sequence, inner, element)
-            following.append(inner.op("list.insert", list, element, index=at))
+            following.append(_inserted(inner, sequence, element, at))
         return Step(None, following, [])
 
     empty = [Items((), _declared_dtype(each)) for each in graph.output]

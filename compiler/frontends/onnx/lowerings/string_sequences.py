@@ -7,15 +7,14 @@ from typing import Any
 
 from ingot.compiler.frontends.onnx.join_elements import element_at, join_elements, length_of
 from ingot.compiler.frontends.onnx.loops import Loop, Step
-from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, unsupported
 from ingot.compiler.frontends.onnx.registry import STRING_ITEMS, STRINGS, find_lowering, lowering
 from ingot.compiler.frontends.onnx.structures import Items, StringItems, Structure, as_list
-from ingot.compiler.frontends.strings import Strings, from_ends, join_data, pack
+from ingot.compiler.frontends.strings import Strings, from_ends, move_strings, pack
 from ingot.compiler.ir import ListType, Value
-from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
-__all__ = ["extended", "items_of"]
+__all__ = ["items_of"]
 
 _I64, _U8 = dtype("i64"), dtype("u8")
 
@@ -85,10 +84,10 @@ def concat(node: Node) -> Strings:
     if isinstance(sequence.ends, Items) and isinstance(sequence.data, Items):
         pairs = zip(sequence.ends.elements, sequence.data.elements, strict=True)
         elements = [from_ends(node, *pair) for pair in pairs]
-        rows = join_data(node, elements) if elements else []
-        starts = _lower(node, Items(tuple(each.starts for each in rows), _I64))
-        lengths = _lower(node, Items(tuple(each.lengths for each in rows), _I64))
-        return Strings(starts, lengths, rows[0].data)
+        unsupported(not elements, "the sequence is empty: there is nothing to join")
+        return move_strings(node, elements, lambda given: _lower(node, Items(tuple(given), _I64)))[
+            0
+        ]
     ends, data = sequence.ends, sequence.data
     assert isinstance(ends, Value)
     assert isinstance(data, Value)
@@ -114,10 +113,3 @@ def _joined(node: Node, ends: Value, data: Value) -> Strings:
     starts, lengths = (_lower(node, each) for each in lists)
     lengths = node.agree(lengths, shape_of(starts))
     return Strings(starts, lengths, join_elements(node, data, 0, False))
-
-
-def extended(node: Node, sequence: StringItems, x: Strings, place: Dim) -> StringItems:
-    """Lists with the strings in front of element `place`."""
-    lists = [each for each in (sequence.ends, sequence.data) if isinstance(each, Value)]
-    pairs = zip(lists, pack(node, x, node.count), strict=True)
-    return StringItems(*(node.op("list.insert", *pair, index=place) for pair in pairs))

@@ -78,10 +78,11 @@ ingot_status_t ingot_vm_reference_find(const ingot_vm_context_t *context, ingot_
   const uint32_t count = function->argument_count;
   uint64_t handle = 0;
   INGOT_TRY(ingot_hal_buffer_read(buffer, offset, sizeof(handle), &handle));
-  for (uint32_t i = 0; i < count + context->retired_count; ++i) {
+  const uint32_t total = count + context->retired_count;
+  for (uint32_t i = 0; i < total; ++i) { /* the newest first of what loops make one by one */
     const ingot_buffer_view_t *argument = i < count ? context->arguments[i] : NULL;
     ingot_buffer_t *span =
-        i < count ? argument ? argument->span : NULL : context->retired[i - count];
+        i < count ? argument ? argument->span : NULL : context->retired[total - 1 - i];
     if (!is_reference(span, type) || (uintptr_t)span->root->reference != handle) continue;
     return view_reference(span->root, out_view);
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,28 @@ def test_what_programs_cannot_do_with_references_is_said_when_they_are_compiled(
         ingot.compile(passed, state={"b": "a"})
     with pytest.raises(ingot.Unsupported, match="'a' is a reference, and typed C functions"):
         ingot.bundle(passed, tmp_path)
+
+
+def test_a_loop_finds_what_it_made_last_at_once() -> None:
+    scale = ingot.spec("&acme.scale")
+
+    def last(a: Any, steps: Any) -> Any:
+        again = "(&acme.scale) -> (&acme.scale)"
+        return ops.fori_loop(0, steps, lambda _, one: ops.native("f", again, one), a)
+
+    module = ingot.compile(ingot.trace(last, scale, ingot.spec("i64[]")))
+    model = ingot.load(module, natives={"f": lambda one: Scale(one.factor + 1)})
+    one, times = ingot.Reference("acme.scale", Scale(1)), {}
+    for steps in (500, 8000):
+        taken = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            assert model(one, steps).object.factor == steps + 1
+            taken.append(time.perf_counter() - begin)
+        times[steps] = min(taken)
+    assert (
+        times[8000] < 48 * times[500]
+    )  # for 16 times the steps
 
 
 def test_modules_pass_references_to_each_other(module: ingot.Module) -> None:

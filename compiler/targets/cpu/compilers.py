@@ -12,20 +12,25 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.targets.cpu.variants import Variant
 from ingot.hal.errors import CompileError
 from ingot.hal.file_cache import default_cache
 
-__all__ = ["COMMON_FLAGS", "Compiler", "find_compiler", "find_ziglang", "run_compiler"]
+__all__ = ["COMMON_FLAGS", "Compiler", "Compilers", "find_compiler", "find_ziglang", "run_compiler"]
 
 COMMON_FLAGS = (
     "-std=gnu11",
@@ -75,6 +80,7 @@ static void (*const table[])(vector *, const vector *) = {add};
 __attribute__((visibility("default"))) const void *ingot_executable_query(uint32_t version);
 const void *ingot_executable_query(uint32_t version) { return version ? table : NULL; }
 """
+_GIVEN_UP = "compiling was given up"
 _INSTALL = "pip install ingot[cross] brings ziglang, which makes every variant"
 _MISSING = (
     "no C compiler was found: set CC to one, or install gcc or clang "
@@ -208,19 +214,72 @@ def run_compiler(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder. It reads no input; its messages may be of any encoding.
     CompileError: it does not start."""
+    group = _group.get()
     try:
-        return subprocess.run(
+        process = (group or Compilers()).start(
             list(command),
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            check=False,
             env={**os.environ, "LC_ALL": "C"},
+            start_new_session=group is not None,
         )
     except OSError as error:
         raise CompileError(f"the C compiler {command[0]} does not start: {error}") from None
+    with process:
+        try:
+            texts = process.communicate()
+        except BaseException:
+            process.kill()
+            raise
+    if group is not None:
+        group.leave(process)
+    return subprocess.CompletedProcess(command, process.returncode, *texts)
+
+
+class Compilers:
+    """Those that the threads of a pool run, which whoever waits for them can end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._is_ended = False
+
+    def take_thread(self) -> None:
+        """What this thread runs is of them."""
+        _group.set(self)
+
+    def start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
+        with self._lock:
+            if self._is_ended:
+                raise CompileError(_GIVEN_UP)
+            process = subprocess.Popen(command, **options)
+            self._running.add(process)
+        return process
+
+    def leave(self, process: subprocess.Popen[str]) -> None:
+        """CompileError: it was ended."""
+        with self._lock:
+            self._running.discard(process)
+            if self._is_ended:
+                raise CompileError(_GIVEN_UP)
+
+    def end(self) -> None:
+        """End what runs, with the processes that it has started; none is begun any more."""
+        with self._lock:
+            self._is_ended = True
+            for process in self._running:
+                with suppress(ProcessLookupError):
+                    if os.name == "posix":
+                        os.killpg(process.pid, signal.SIGTERM)
+                    else:
+                        process.terminate()
+
+
+_group: ContextVar[Compilers | None] = ContextVar("compilers of this thread", default=None)
 
 
 @lru_cache(maxsize=256)

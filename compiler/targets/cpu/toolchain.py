@@ -28,7 +28,12 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.c_printer import PrintedKernel
-from ingot.compiler.targets.cpu.compilers import Compiler, find_compiler, run_compiler
+from ingot.compiler.targets.cpu.compilers import (
+    Compiler,
+    Compilers,
+    find_compiler,
+    run_compiler,
+)
 from ingot.compiler.targets.cpu.headers import HEADER_FOLDER
 from ingot.compiler.targets.cpu.misfit_printer import print_misfit
 from ingot.compiler.targets.cpu.own_printer import OwnPrinted, print_kernel
@@ -178,11 +183,12 @@ def without_objects() -> Iterator[None]:
 
 @contextmanager
 def _running(jobs: Sequence[_Job]) -> Iterator[None]:
-    """Inside, compilers make what is not known."""
+    """Inside, compilers make what is not known; behind it none runs any more."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    compilers = Compilers()
     with (
         tempfile.TemporaryDirectory(prefix="ingot-build-") as folder,
-        ThreadPoolExecutor(max_workers=cores or 1) as pool,
+        ThreadPoolExecutor(cores or 1, initializer=compilers.take_thread) as pool,
     ):
         try:
             shared: dict[str, Path] = {}
@@ -191,6 +197,7 @@ def _running(jobs: Sequence[_Job]) -> Iterator[None]:
             yield
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+            compilers.end()
 
 
 def _finish(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> list[bytes]:

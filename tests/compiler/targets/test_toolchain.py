@@ -145,6 +145,33 @@ def test_a_changed_kernel_is_compiled_alone_and_gives_the_bytes_of_a_new_build(
     assert told[-1] == (1, 1)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="its compiler is a script of the shell")
+def test_who_leaves_without_the_objects_leaves_no_compiler_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, script, folder = tmp_path / "begun", tmp_path / "cc", tmp_path / "temporary"
+    script.write_text(
+        f"""#!/bin/sh
+        case "$*" in *kernels_*) touch {begun}; (sleep 60);; esac
+        exec gcc "$@"
+        """
+    )
+    script.chmod(0o755)
+    folder.mkdir()
+    monkeypatch.setenv("CC", str(script))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    start = time.monotonic()
+    with (
+        pytest.raises(KeyboardInterrupt),
+        toolchain.building_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None)),
+    ):
+        while not begun.exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert time.monotonic() - start < 30  # what sleeps holds the compiler's output
+    assert not list(folder.iterdir())
+
+
 def test_files_depend_on_the_texts_alone() -> None:
     functions = {
         f"kernel_{number:024x}": PrintedKernel("x" * 4000, {}, frozenset(), {})

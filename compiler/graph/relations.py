@@ -85,9 +85,9 @@ def _blocks(op: Op) -> Iterator[tuple[Dim, Dim]]:
     match op.attributes:
         case DynamicSlice(sizes=sizes):
             yield from zip(sizes, shape, strict=True)
-        case Gather(slice_sizes=sizes, mode=mode):
-            for size, dim in zip(sizes, shape, strict=True):
-                if mode == "clamp" or size != 1:
+        case Gather(slice_sizes=sizes, mode=mode, operand_batching_dims=batch):
+            for axis, (size, dim) in enumerate(zip(sizes, shape, strict=True)):
+                if axis not in batch and (mode == "clamp" or size != 1):
                     yield size, dim
         case Take(axis=axis, mode="clamp"):
             yield 1, shape[axis]

@@ -9,6 +9,7 @@ import pytest
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.document_ops import ops_markdown
 from ingot.compiler.graph.ops import OPS, Broadcast, Compare, Reshape, infer_types
+from ingot.compiler.graph.relations import relations_of
 from ingot.compiler.ir import Block, ScalarType, TensorType, VectorType, parse_type
 from ingot.compiler.ir.dims import broadcast, symbol
 from ingot.hal.errors import CompileError
@@ -114,3 +115,19 @@ def test_the_builder_broadcasts_by_numpys_rules() -> None:
     assert second.type == wanted
     with pytest.raises(CompileError, match="do not broadcast"):
         builder.broadcast_together(x, z)
+
+
+def test_gathers_need_elements_along_what_they_look_up_alone() -> None:
+    """Of no texts there may be nothing to gather."""
+
+    def gather(b, x, at):
+        return b.op(
+            "gather", x, at,
+            offset_dims=(), collapsed_slice_dims=(1,), operand_batching_dims=(0,),
+            start_indices_batching_dims=(0,), start_index_map=(1,), index_vector_dim=2,
+            slice_sizes=(1, 1), mode="clamp",
+        )  # fmt: skip
+
+    module = program(gather, "f32[n,k]", "i64[n,m]")
+    (op,) = (op for op in module.functions["main"].block.ops if op.name == "gather")
+    assert list(relations_of(op)) == [("le", 1, symbol("k"))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
+from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "packed",
     "padded_bytes",
     "put_at",
+    "refuse_taken",
     "spread",
     "take_strings",
     "tensor_shape",
@@ -65,6 +67,15 @@ DefineSize = Callable[[Value, str], Dim]
 def doc_of_bytes(name: str) -> str:
     """By which callers know that an argument or result holds the bytes of another."""
     return f"UTF-8 of '{name}'"
+
+
+def refuse_taken(name: str, names: Container[str], what: str) -> None:
+    """CompileError: no name is left for the bytes of what is of strings and has this name."""
+    if f"{name}{SUFFIX}" in names:
+        raise CompileError(
+            f"{what} '{name}' is of strings, whose bytes are called '{name}{SUFFIX}', as another "
+            f"{what} is: rename it"
+        )
 
 
 def constant_strings(node: Emitter, texts: Sequence[str], shape: Sequence[int]) -> Strings:

@@ -28,14 +28,20 @@ from ingot.compiler.frontends.onnx.signature import (
     doc_of_keys,
     output_problem,
     read_signature,
-    refuse_taken,
 )
 from ingot.compiler.frontends.onnx.source import Source
 from ingot.compiler.frontends.onnx.structures import Forked, StringItems
 from ingot.compiler.frontends.onnx.walk import Walk
 from ingot.compiler.frontends.problems import list_problems
 from ingot.compiler.frontends.random_numbers import add_position
-from ingot.compiler.frontends.strings import SUFFIX, Strings, doc_of_bytes, from_ends, pack
+from ingot.compiler.frontends.strings import (
+    SUFFIX,
+    Strings,
+    doc_of_bytes,
+    from_ends,
+    pack,
+    refuse_taken,
+)
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.ir import Block, Function, ListType, Module, Region, TensorType, Value
@@ -157,7 +163,7 @@ def _give_texts(
 ) -> dict[str, Value]:
     """Where strings end, and their bytes; none, and a note, if they can be no result."""
     try:
-        refuse_taken(output.name, names, "output")
+        refuse_taken(output.name, names, "graph output")
         if isinstance(result, StringItems):
             return give_strings(result, output, walk.builder)
         return _give_strings(walk, output.name, result)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import onnx
 
 from ingot.compiler.frontends.onnx.choose_ends import Ends
 from ingot.compiler.frontends.onnx.dim_params import plain_name, read_expression
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
-from ingot.compiler.frontends.strings import SUFFIX, doc_of_bytes
+from ingot.compiler.frontends.strings import SUFFIX, doc_of_bytes, refuse_taken
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.ir import ListType, PassedType, TensorType, dims
 from ingot.compiler.ir.dataclass import dataclass
@@ -26,7 +26,6 @@ __all__ = [
     "is_text",
     "output_problem",
     "read_signature",
-    "refuse_taken",
     "stand_in_type",
 ]
 
@@ -64,7 +63,7 @@ def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] =
                 continue
             kind, type = _kind_of(value.type)
             if is_text(type):
-                refuse_taken(value.name, names, "input")
+                refuse_taken(value.name, names, "graph input")
             types[value.name] = _read_type(value, symbols)
             if is_text(type):
                 texts.append(value.name)
@@ -92,15 +91,6 @@ def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] =
 def is_text(type: onnx.TypeProto) -> bool:
     """Whether it is a tensor of strings."""
     return bool(type.tensor_type.elem_type == onnx.TensorProto.STRING)
-
-
-def refuse_taken(name: str, names: Container[str], side: str) -> None:
-    """CompileError: what is of strings and of this name has no name for its bytes."""
-    if f"{name}{SUFFIX}" in names:
-        raise CompileError(
-            f"graph {side} '{name}' is of strings, whose bytes are called '{name}{SUFFIX}', as "
-            f"another {side} is: rename it"
-        )
 
 
 def doc_of_keys(keys: Sequence[int | str]) -> str:

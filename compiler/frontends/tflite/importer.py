@@ -14,7 +14,14 @@ from ingot.compiler.frontends.distinct_names import distinct_names
 from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode
 from ingot.compiler.frontends.problems import list_problems
 from ingot.compiler.frontends.random_numbers import add_position
-from ingot.compiler.frontends.strings import SUFFIX, Strings, doc_of_bytes, from_ends, pack
+from ingot.compiler.frontends.strings import (
+    SUFFIX,
+    Strings,
+    doc_of_bytes,
+    from_ends,
+    pack,
+    refuse_taken,
+)
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Restart, Symbols
 from ingot.compiler.frontends.tflite import lowerings  # noqa: F401 - it fills the table
@@ -108,6 +115,7 @@ def _build(
     given: dict[str, Value] = {}
     for each, value in results.items():
         if isinstance(value, Strings):
+            refuse_taken(each, results, "result")
             define_size = partial(_define_size, walk, builder, each)
             given[each], given[f"{each}{SUFFIX}"] = pack(Emitter(builder), value, define_size)
             docs[f"{each}{SUFFIX}"] = doc_of_bytes(each)
@@ -143,6 +151,7 @@ def _take_arguments(
         tensor, name = graph.tensors[place], names[place]
         values[place] = argument(name, _argument_type(tensor, name, symbols))
         if tensor.is_text:
+            refuse_taken(name, names.values(), "argument")
             size = symbols.argument(f"{_base(name)}_size")
             data = argument(f"{name}{SUFFIX}", TensorType(dtype("u8"), (size,)))
             values[place] = from_ends(Emitter(builder), values[place], data)

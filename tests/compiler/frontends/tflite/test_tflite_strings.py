@@ -63,6 +63,17 @@ def test_strings_are_passed_and_given_by_a_compiled_model() -> None:
     assert np.asarray(count).tolist() == [4]
 
 
+def test_the_name_of_the_bytes_is_taken() -> None:
+    model = Model()
+    g = model.main
+    texts, numbers = g.tensor("str", (2,), name="x"), g.tensor("int64", (2,), name="x.utf8")
+    doubled = g.tensor("int64", (2,))
+    g.op("ADD", [numbers, numbers], [doubled], "AddOptions")
+    g.ends([texts, numbers], [doubled])
+    with pytest.raises(CompileError, match=r"argument 'x' is .* 'x\.utf8', .* rename it"):
+        read_source(bytes(model))
+
+
 def test_strings_go_through_branches_and_loops() -> None:
     model = Model()
     g = model.main

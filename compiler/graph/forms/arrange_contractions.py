@@ -5,7 +5,8 @@ memory, and its columns to be one dim; an operand that is not gets a transpose o
 in front. A convolution becomes channels
 last, without dilation of its input (zeros are put between its elements), without groups
 (one convolution per group, of bytes one for as many as a panel has columns for, or `depthwise`
-where groups are narrow), and its right side is packed even if it is known only at the call.
+where groups are narrow, or a product per group where windows are one pixel), and its right side is
+packed even if it is known only at the call.
 Windows that no kernel has become other ops (`expand_windows.py`).
 """
 
@@ -23,7 +24,12 @@ from ingot.compiler.graph.forms.expand_windows import (
     has_unknown_window,
     multiply_windows,
 )
-from ingot.compiler.graph.forms.pack_weights import depthwise_of, is_channels_last, pack_convolution
+from ingot.compiler.graph.forms.pack_weights import (
+    depthwise_of,
+    is_channels_last,
+    is_pointwise,
+    pack_convolution,
+)
 from ingot.compiler.graph.ops import (
     PANEL,
     Convolution,
@@ -152,6 +158,8 @@ def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     if _are_narrow(op, inputs, outputs // groups):
         moves = depthwise_of(Convolution.of(op))
         return [builder.append("depthwise", op.operands, (), moves).result]
+    if is_pointwise(op) and not tensor_type(op.result).dtype.is_integer:
+        return [_multiply_groups(op, builder, groups, inputs, outputs // groups)]
     return _split_groups(op, builder, groups, inputs, outputs // groups)
 
 
@@ -207,6 +215,22 @@ def _are_narrow(op: Op, inputs: int, outputs: int) -> bool:
         return False
     few = outputs < PANEL and window[-1] * inputs <= MOST_STEPS
     return few and lanes_of_groups(PANEL, inputs, outputs) >= outputs
+
+
+def _multiply_groups(op: Op, builder: Builder, groups: int, inputs: int, outputs: int) -> Value:
+    """A convolution of windows of one pixel as a product per group."""
+    x, w = op.operands
+    pixels = tensor_type(x).shape[:-1]
+    last = len(pixels)
+    x = builder.value("reshape", x, shape=(*pixels, groups, inputs))
+    w = builder.value("reshape", w, shape=(inputs, groups, outputs))
+    dot = DotGeneral(
+        lhs_batch=(last,), rhs_batch=(1,), lhs_contract=(last + 1,), rhs_contract=(0,),
+        dtype=Convolution.of(op).dtype,
+    )  # fmt: skip
+    y = builder.append("dot_general", (x, w), (), dot).result
+    y = builder.value("transpose", y, permutation=(*range(1, last + 1), 0, last + 1))
+    return builder.value("reshape", y, shape=(*pixels, groups * outputs))
 
 
 def _split_groups(

@@ -22,6 +22,7 @@ __all__ = [
     "IN_BF16",
     "Columns",
     "is_channels_last",
+    "is_pointwise",
     "multiply_rows",
     "pack",
     "pack_convolution",
@@ -247,7 +248,7 @@ def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
         x, w = _in_whole_words(x, -1, builder), _in_whole_words(w, -2, builder)
         inputs = tensor_type(w).shape[-2]
     panels = pack(_reshaped(w, [product(window) * inputs, outputs], builder), builder)
-    if _is_pointwise(op, window):
+    if is_pointwise(op):
         return [builder.value("dot_packed", x, panels, n=outputs, dtype=convolution.dtype)]
     assert len(window) == count
     moves = vars(depthwise_of(convolution))
@@ -267,7 +268,9 @@ def is_channels_last(op: Op) -> bool:
     return layout == f"{x},{x[1:-1]}io->{x}" and x[0] == "n" and x[-1] == "c"
 
 
-def _is_pointwise(op: Op, window: Sequence[Dim]) -> bool:
+def is_pointwise(op: Op) -> bool:
+    """Whether the windows of a channels-last convolution are one pixel, each pixel's."""
     convolution = Convolution.of(op)
+    window = tensor_type(op.operands[1]).shape[:-2]
     no_padding = all(pair == (0, 0) for pair in convolution.padding)
     return no_padding and all(dim == 1 for dim in (*window, *convolution.strides))

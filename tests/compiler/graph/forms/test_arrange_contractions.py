@@ -101,6 +101,16 @@ def test_groups_become_single_convolutions_or_depthwise(
     assert "convolution" not in names
 
 
+@pytest.mark.parametrize(("groups", "inputs", "outputs"), [(3, 12, 9), (2, 10, 40)])
+def test_groups_of_single_pixels_are_products(groups: int, inputs: int, outputs: int) -> None:
+    module = module_of(
+        "convolution", [(2, 4, 5, inputs), (1, 1, inputs // groups, outputs)],
+        groups=groups, layout="nhwc,hwio->nhwc",
+    )  # fmt: skip
+    names = check(module)
+    assert (names["dot_general"], names["concatenate"]) == (1, 0)
+
+
 @pytest.mark.parametrize(
     ("groups", "inputs", "outputs", "expected"),
     [(2, 6, 4, 1), (8, 16, 40, 4), (12, 24, 48, 3), (3, 6, 60, 3), (5, 5, 5, 0)],

@@ -97,17 +97,20 @@ class _Outliner:
         region = op.regions[0]
         names = _symbols_in_order(region)
         renamed: dict[str, Dim] = {name: symbol(f"s{i}") for i, name in enumerate(names)}
-        body = clone_region(
-            region,
-            {},
-            lambda type: _rename_type(type, renamed),
-            lambda leaf: substitute(leaf, renamed) if isinstance(leaf, Expr) else leaf,
-        )
+        body = region
+        if names:
+            body = clone_region(
+                region,
+                {},
+                lambda type: _rename_type(type, renamed),
+                lambda leaf: substitute(leaf, renamed) if isinstance(leaf, Expr) else leaf,
+            )
         symbols = {f"s{i}": self.symbols.get(name, (0, None)) for i, name in enumerate(names)}
         key = (tuple(symbols.items()), region_key(body))
         entry = self.entries.get(key)
         if entry is None:
-            entry = self._new_entry(body, symbols, caller, op.location)
+            own = body if names else clone_region(region, {})
+            entry = self._new_entry(own, symbols, caller, op.location)
             self.entries[key] = entry
         return entry, tuple(symbol(name) for name in names)
 
@@ -162,7 +165,7 @@ def _symbols_in_order(region: Region) -> list[str]:
     for argument in region.block.arguments:
         found.update(dict.fromkeys(_type_symbols(argument.type)))
     for op in region.block.ops:
-        for leaf in leaves_of(op.attributes):
+        for leaf in leaves_of(op.attributes) if op.attributes.symbols_used else ():
             if isinstance(leaf, Expr):
                 found.update(dict.fromkeys(sorted(symbols_of(leaf))))
         for result in op.results:
@@ -171,14 +174,14 @@ def _symbols_in_order(region: Region) -> list[str]:
 
 
 def _type_symbols(type: Type) -> Iterator[str]:
-    if isinstance(type, TensorType):
+    if isinstance(type, TensorType) and type.symbols:
         for dim in type.shape:
             if isinstance(dim, Expr):
                 yield from sorted(symbols_of(dim))
 
 
 def _rename_type(type: Type, names: Mapping[str, Dim]) -> Type:
-    if not names or not isinstance(type, TensorType):
+    if not isinstance(type, TensorType) or type.symbols.isdisjoint(names):
         return type
     return TensorType(type.dtype, tuple(substitute(dim, names) for dim in type.shape))
 

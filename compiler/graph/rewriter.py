@@ -28,8 +28,7 @@ from ingot.compiler.ir import (
     defined_by,
     walk,
 )
-from ingot.compiler.ir.attributes import leaves_of
-from ingot.compiler.ir.dims import Dim, Expr
+from ingot.compiler.ir.dims import Dim
 
 __all__ = [
     "Rule",
@@ -132,7 +131,7 @@ def _is_splat(flat: np.ndarray[Any, Any]) -> bool:
 
 def uses_symbols(op: Op) -> bool:
     """Whether an expression stands anywhere in the attributes of the op."""
-    return any(isinstance(leaf, Expr) for leaf in leaves_of(op.attributes))
+    return bool(op.attributes.symbols_used)
 
 
 def is_static(shape: Sequence[Dim]) -> bool:
@@ -153,12 +152,12 @@ def weights_of(function: Function) -> set[Value]:
             continue
         if op.name == "native_call" or (op not in outside and can_fail(op)):
             continue
-        static = all(
-            isinstance(result.type, TensorType) and is_static(result.type.shape)
-            for result in op.results
-        )
-        if static and not uses_symbols(op):
-            weights.update(op.results)
+        for result in op.results:
+            if not isinstance(result.type, TensorType) or result.type.symbols:
+                break
+        else:
+            if not uses_symbols(op):
+                weights.update(op.results)
     return weights
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ingot.compiler.graph.ops import defined_symbols, with_symbols
 from ingot.compiler.ir import Block, Function, Op, Region, TensorType, Type, Value, walk
-from ingot.compiler.ir.attributes import leaves_of, map_leaves
-from ingot.compiler.ir.dims import Dim, Expr, substitute, symbol, symbols_of
+from ingot.compiler.ir.attributes import map_leaves
+from ingot.compiler.ir.dims import Dim, Expr, substitute, symbol
 
 __all__ = [
     "fresh_names",
@@ -44,12 +44,10 @@ def symbols_used(op: Op) -> set[str]:
     """The symbols in the attributes and the result and argument types of the op and inside."""
     found: set[str] = set()
     for each in walk(op) if op.regions else (op,):
-        dims = [leaf for leaf in leaves_of(each.attributes) if isinstance(leaf, Expr)]
+        found |= each.attributes.symbols_used
         for value in _values(each):
             if isinstance(value.type, TensorType):
-                dims += [dim for dim in value.type.shape if isinstance(dim, Expr)]
-        for dim in dims:
-            found.update(symbols_of(dim))
+                found |= value.type.symbols
     return found
 
 

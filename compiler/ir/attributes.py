@@ -70,6 +70,21 @@ class RuleError(ValueError):
 class Record:
     """Named values of an attribute."""
 
+    __slots__ = ("__dict__", "_symbols")  # the latter is no value, so not in `vars`
+
+    @property
+    def symbols_used(self) -> frozenset[str]:
+        """The symbols in all values."""
+        found: frozenset[str] | None = getattr(self, "_symbols", None)
+        if found is None:
+            names = [leaf.names for leaf in leaves_of(self) if isinstance(leaf, Expr)]
+            found = frozenset[str]().union(*names)
+            object.__setattr__(self, "_symbols", found)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self)
+
     @classmethod
     def read(
         cls: type[_Record], given: Mapping[str, Any], operands: Sequence[Type] = ()

@@ -282,17 +282,15 @@ def walk(root: Module | Function | Region | Block | Op) -> Iterator[Op]:
     if isinstance(root, Module):
         for function in root.functions.values():
             yield from walk(function.body)
-    elif isinstance(root, Function):
-        yield from walk(root.body)
-    elif isinstance(root, Region):
-        for block in root.blocks:
-            yield from walk(block)
-    else:
-        for op in [root] if isinstance(root, Op) else root.ops:
+        return
+    if isinstance(root, Function):
+        root = root.body
+    for block in root.blocks if isinstance(root, Region) else (root,):
+        for op in block.ops if isinstance(block, Block) else (block,):
             yield op
-            for region in op.regions:
-                for block in region.blocks:
-                    yield from walk(block)
+            if op.regions:
+                for region in op.regions:
+                    yield from walk(region)
 
 
 def count_uses(root: Module | Function | Region | Block) -> dict[Value, int]:

@@ -9,8 +9,10 @@ Types are frozen, compare by value, and print as text that `parse_type` in `pars
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
@@ -37,6 +39,11 @@ class TensorType:
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """The names of the symbols in the dims."""
+        return frozenset[str]().union(*map(symbols_of, self.shape))
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"

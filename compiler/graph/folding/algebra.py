@@ -182,7 +182,10 @@ def _match_operands(term: Term, op: Op, bound: dict[str, Value]) -> bool:
         orders.append(op.operands[::-1])
     for operands in orders:
         trial = dict(bound)
-        if all(_match(t, v, trial) for t, v in zip(term.operands, operands, strict=True)):
+        for each, value in zip(term.operands, operands, strict=True):
+            if not _match(each, value, trial):
+                break
+        else:
             bound.update(trial)
             return True
     return False

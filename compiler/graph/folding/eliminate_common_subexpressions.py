@@ -30,7 +30,8 @@ def eliminate_common_subexpressions(module: Module) -> Module:
 def _eliminate(block: Block, seen: MutableMapping[Any, Op], replaced: dict[Value, Value]) -> None:
     kept: list[Op] = []
     for op in block.ops:
-        op.operands = [replaced.get(operand, operand) for operand in op.operands]
+        if not replaced.keys().isdisjoint(op.operands):
+            op.operands = [replaced.get(operand, operand) for operand in op.operands]
         for region in op.regions:
             for inner in region.blocks:
                 _eliminate(inner, ChainMap({}, seen), replaced)

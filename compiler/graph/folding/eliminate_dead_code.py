@@ -44,7 +44,7 @@ def _clean(block: Block, used: set[Value], symbols: set[str] | None) -> None:
 
 
 def _is_needed(op: Op, used: set[Value], symbols: set[str] | None) -> bool:
-    if any(result in used for result in op.results):
+    if not used.isdisjoint(op.results):
         return True
     if symbols and any(name in symbols for name in defined_symbols(op)):
         return True

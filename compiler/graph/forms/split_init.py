@@ -105,9 +105,10 @@ def _split(module: Module, frontiers: Mapping[str, Sequence[Value]], bake: bool)
 def _replace(function: Function, replaced: dict[Value, Value], made: list[Op]) -> None:
     """Put `made` in front of the function's ops, and its values where they are replaced."""
     ops = function.block.ops
-    function.block.ops = made + [op for op in ops if not replaced.keys() & set(op.results)]
+    function.block.ops = made + [op for op in ops if replaced.keys().isdisjoint(op.results)]
     for op in walk(function):
-        op.operands = [replaced.get(operand, operand) for operand in op.operands]
+        if not replaced.keys().isdisjoint(op.operands):
+            op.operands = [replaced.get(operand, operand) for operand in op.operands]
 
 
 class _Identities:
@@ -200,7 +201,7 @@ def _copy_to_init(
     needed: set[Value] = set(results)
     ops: list[Op] = []
     for op in reversed(list(tensor_ops(main.block))):
-        if any(result in needed for result in op.results):
+        if not needed.isdisjoint(op.results):
             needed.update(op.operands)
             ops.append(op)
     values = {op.result: made[Global.of(op).index] for op in ops if op.name == "global"}

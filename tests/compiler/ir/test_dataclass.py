@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import pickle
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from ingot.compiler.graph.ops import Broadcast
 from ingot.compiler.ir import dataclass as ours
+from ingot.compiler.ir.dims import symbol
 
 
 def _classes(dataclass: Any) -> tuple[type[Any], ...]:
@@ -116,3 +119,11 @@ def test_frozen_classes_of_the_compiler_are_these() -> None:
     frozen = [path for path, text in texts.items() if "@dataclass(frozen=True" in text]
     assert len(frozen) > 100
     assert [path for path in frozen if "ir.dataclass import dataclass" not in texts[path]] == []
+
+
+def test_a_record_knows_its_symbols_and_so_do_its_copies() -> None:
+    record = Broadcast((symbol("n") + symbol("m"), 4), (1,))
+    for each in (record, copy.copy(record), copy.deepcopy(record)):
+        assert each.symbols_used == {"n", "m"} and each == record
+        assert vars(each) == {"shape": record.shape, "dimensions": (1,)}
+    assert not Broadcast((2, 4), (1,)).symbols_used

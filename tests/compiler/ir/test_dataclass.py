@@ -124,6 +124,7 @@ def test_frozen_classes_of_the_compiler_are_these() -> None:
 def test_a_record_knows_its_symbols_and_so_do_its_copies() -> None:
     record = Broadcast((symbol("n") + symbol("m"), 4), (1,))
     for each in (record, copy.copy(record), copy.deepcopy(record)):
-        assert each.symbols_used == {"n", "m"} and each == record
+        assert each == record
+        assert each.symbols_used == {"n", "m"}
         assert vars(each) == {"shape": record.shape, "dimensions": (1,)}
     assert not Broadcast((2, 4), (1,)).symbols_used

@@ -206,9 +206,7 @@ def test_a_loop_finds_what_it_made_last_at_once() -> None:
             assert model(one, steps).object.factor == steps + 1
             taken.append(time.perf_counter() - begin)
         times[steps] = min(taken)
-    assert (
-        times[8000] < 48 * times[500]
-    )  # for 16 times the steps
+    assert times[8000] < 48 * times[500]  # for 16 times the steps
 
 
 def test_modules_pass_references_to_each_other(module: ingot.Module) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
@@ -77,16 +77,28 @@ def import_table(c: Context, table: HashTable, *_: Any) -> list[Any]:
 
 @lowering("HASHTABLE_SIZE", raw=True)
 def table_size(c: Context, table: HashTable) -> Value:
-    return c.constant([_count(table)], "i64")
+    """How many different keys there are."""
+    keys, count = table.keys, _count(table)
+    assert keys is not None
+    if count:
+        count = len({*(keys.read_texts() if keys.is_text else keys.read().array.flat)})
+    return c.constant([count], "i64")
 
 
 @lowering("HASHTABLE_FIND", raw=True)
 def find(c: Context, table: HashTable, x: Value | Strings, default: Value | Strings) -> Any:
-    """What the table has for each element, else the default."""
+    """What the table has for each element, by the first of equal keys, else the default."""
     count = _count(table)
     keys, values = table.keys, table.values
     assert keys is not None
     assert values is not None
+    if not count:
+        shape = shape_of(x.starts if isinstance(x, Strings) else x)
+
+        def wide(parts: Sequence[Value]) -> Value:
+            return c.broadcast_to(c.reshape(parts[0], ()), shape)
+
+        return move_strings(c, [default], wide) if isinstance(default, Strings) else wide([default])
     if isinstance(x, Strings):
         place, is_known = find_texts(c, x, keys.read_texts())
     else:

@@ -54,6 +54,35 @@ def test_hash_tables_give_what_they_were_filled_with() -> None:
     check(bytes(lookups()), [ASKED[:2], NUMBERS], codes=0)
 
 
+@pytest.mark.parametrize(
+    ("keys", "values"),
+    [
+        (np.array(["a", "b", "a", ""]), np.array([1, 2, 3, 4])),
+        (np.array([5, 5, 6]), np.array(["x", "y", ""])),
+        (np.array([], "U1"), np.array([], np.int64)),
+        (np.array([], np.int64), np.array([], "U1")),
+    ],
+)
+def test_of_equal_keys_the_first_one_counts_and_tables_may_be_empty(
+    keys: Array, values: Array
+) -> None:
+    model = Model()
+    g, init, default = model.main, model.graph("init"), np.array([-5])
+    place = table(init, keys)
+    init.op("HASHTABLE_IMPORT", [place, init.constant(keys), init.constant(values)], [])
+    init.ends([], [])
+    g.op("CALL_ONCE", [], [], "CallOnceOptions", initSubgraphIndex=1)
+    types, asked = ("str", "int64"), np.array(["a", "", "b", "zz"])
+    if keys.dtype.kind == "i":
+        types, asked, default = ("int64", "str"), np.array([5, 6, 0]), np.array(["none"])
+    x, found, count = g.tensor(types[0], (-1,)), g.tensor(types[1], (-1,)), g.tensor("int64", (1,))
+    filled = table(g, keys)
+    g.op("HASHTABLE_FIND", [filled, x, g.constant(default)], [found])
+    g.op("HASHTABLE_SIZE", [filled], [count])
+    g.ends([x], [found, count])
+    check(bytes(model), [asked], codes=0)
+
+
 @pytest.mark.slow
 def test_strings_are_passed_and_given_by_a_compiled_model() -> None:
     model = ingot.load(ingot.compile(bytes(lookups())))

@@ -155,12 +155,14 @@ def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     inputs, outputs = known_dims(tensor_type(op.operands[1]).shape[-2:])
     if inputs == 1:
         return _depthwise(op, builder, groups)
-    if _are_narrow(op, inputs, outputs // groups):
-        moves = depthwise_of(Convolution.of(op))
-        return [builder.append("depthwise", op.operands, (), moves).result]
-    if is_pointwise(op) and not tensor_type(op.result).dtype.is_integer:
-        return [_multiply_groups(op, builder, groups, inputs, outputs // groups)]
-    return _split_groups(op, builder, groups, inputs, outputs // groups)
+    each, is_integer = outputs // groups, tensor_type(op.result).dtype.is_integer
+    wide = 1 << max(each - 1, 0).bit_length()
+    are_points = is_pointwise(op) and not is_integer
+    if _are_narrow(op, groups, inputs, wide) and (wide == each or not are_points):
+        return [_convolve_narrow(op, builder, groups, wide)]
+    if are_points:
+        return [_multiply_groups(op, builder, groups, inputs, each)]
+    return _split_groups(op, builder, groups, inputs, each)
 
 
 def _transposed(x: Value, order: Sequence[int], builder: Builder) -> Value:
@@ -208,13 +210,33 @@ def _depthwise(op: Op, builder: Builder, groups: int) -> Sequence[Value]:
     return [builder.append("depthwise", (x, w), (), depthwise_of(Convolution.of(op))).result]
 
 
-def _are_narrow(op: Op, inputs: int, outputs: int) -> bool:
-    """Whether more lanes of `depthwise` than columns of a panel would work for groups of floats."""
-    *window, _, _ = known_dims(tensor_type(op.operands[1]).shape)
+def _are_narrow(op: Op, groups: int, inputs: int, outputs: int) -> bool:
+    """Whether groups of floats, with so many outputs each, are best taken by lanes of `depthwise`;
+    many are if they fill a panel that would be theirs but in part."""
+    *window, _, all_outputs = known_dims(tensor_type(op.operands[1]).shape)
     if tensor_type(op.result).dtype.is_integer or len(window) > 2:
         return False
-    few = outputs < PANEL and window[-1] * inputs <= MOST_STEPS
-    return few and lanes_of_groups(PANEL, inputs, outputs) >= outputs
+    if window[-1] * inputs > MOST_STEPS or lanes_of_groups(PANEL, inputs, outputs) < outputs:
+        return False
+    return outputs < PANEL or (all_outputs < groups * outputs and groups >= PANEL)
+
+
+def _convolve_narrow(op: Op, builder: Builder, groups: int, wide: int) -> Value:
+    """Narrow groups as `depthwise`, each with `wide` outputs, of which what was not there goes."""
+    x, w = op.operands
+    moves, made = depthwise_of(Convolution.of(op)), tensor_type(op.result).shape
+    *window, inputs, outputs = known_dims(tensor_type(w).shape)
+    each = outputs // groups
+    if each != wide:
+        w = builder.value("reshape", w, shape=(*window, inputs, groups, each))
+        zero, none = builder.constant(0, tensor_type(w).dtype), (0,) * (len(window) + 2)
+        w = builder.value("pad", w, zero, low=(*none, 0), high=(*none, wide - each))
+        w = builder.value("reshape", w, shape=(*window, inputs, groups * wide))
+    y = builder.append("depthwise", (x, w), (), moves).result
+    if each == wide:
+        return y
+    y = builder.value("reshape", y, shape=(*made[:-1], groups, wide))
+    return builder.value("reshape", _slice_last(y, 0, each, builder), shape=made)
 
 
 def _multiply_groups(op: Op, builder: Builder, groups: int, inputs: int, outputs: int) -> Value:

@@ -76,7 +76,8 @@ def test_any_layout_becomes_a_packed_channels_last_convolution(
 @pytest.mark.parametrize(
     ("groups", "inputs", "outputs", "expected"),
     [
-        *((groups, 6, 12, kind) for groups, kind in ((2, "conv_packed"), (3, "depthwise"))),
+        *((groups, 6, 12, "depthwise") for groups in (2, 3)),
+        *((2, 6, 26, "conv_packed"), (16, 32, 208, "depthwise")),
         *((groups, 16, 16, "depthwise") for groups in (2, 4, 16)),
         *((3, 3, 9, "depthwise"), (2, 4, 40, "conv_packed"), (2, 128, 4, "conv_packed")),
     ],

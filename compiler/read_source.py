@@ -415,12 +415,12 @@ def _is_torch_object(source: Any) -> bool:
 
 
 def _read_exported(source: Any, options: _Options) -> ir.Module:
-    from ingot.compiler.frontends.torch import exported_bytes, import_torch
+    from ingot.compiler.frontends.torch import exported_archive, import_torch
 
     _check_outputs(options)
     dim_names: dict[str, str] = {}
     if not isinstance(source, (bytes, Path)):
-        source, dim_names = exported_bytes(source, options.example_inputs, options.dynamic_shapes)
+        source, dim_names = exported_archive(source, options.example_inputs, options.dynamic_shapes)
     return import_torch(
         source,
         parameters=options.parameters,

@@ -22,7 +22,7 @@ from ingot.compiler.ir.literals import literal_from_bytes
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["DTYPES", "Archive", "element_type"]
+__all__ = ["DTYPES", "MAJOR", "Archive", "element_type"]
 
 # Schema of torch.export: what its numbers of dtypes mean. 9 is a complex number of two halves.
 DTYPES = {
@@ -30,7 +30,7 @@ DTYPES = {
     10: "c64", 11: "c128", 12: "i1", 13: "bf16", 28: "u16", 29: "f8e4m3fn", 30: "f8e5m2",
     34: "u32", 35: "u64",
 }  # fmt: skip
-_MAJOR = 8  # of the schema that is read
+MAJOR = 8  # of the schema that is read
 _AGAIN = "save it again with torch.export.save of torch 2.8 or newer"
 _MOST_REPEATED = 1 << 30  # bytes of a tensor whose strides repeat what is stored
 _WRONG = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError)
@@ -63,9 +63,9 @@ class Archive:
             raise CompileError(f"{self.what} was saved on a big-endian machine: {_AGAIN}")
         self.program = self._json(models[0])
         version = self._entry(self._entry(self.program, "schema_version"), "major", int)
-        if version != _MAJOR:
+        if version != MAJOR:
             raise CompileError(
-                f"{self.what} has version {version} of torch's schema, expected {_MAJOR}: {_AGAIN}"
+                f"{self.what} has version {version} of torch's schema, expected {MAJOR}: {_AGAIN}"
             )
         self._weights = self._table("weights")
         self._constants = self._table("constants")

@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from ingot.compiler.frontends.torch.archive import Archive
+from ingot.compiler.frontends.torch.live import LiveArchive
 from ingot.compiler.frontends.torch.lowering import LOWERINGS
 from ingot.hal.errors import CompileError
 
-__all__ = ["exported_bytes", "kept_decompositions"]
+__all__ = ["exported_archive", "kept_decompositions"]
 
 
-def exported_bytes(
+def exported_archive(
     source: Any, example_inputs: Sequence[Any] | None = None, dynamic_shapes: Any = None
-) -> tuple[bytes, dict[str, str]]:
+) -> tuple[Archive, dict[str, str]]:
     """The archive of the program, which is exported first if it is a module, and the names of
     `torch.export.Dim` by the symbols of the program, which torch does not keep.
 
@@ -37,7 +39,6 @@ def exported_bytes(
             "example_inputs and dynamic_shapes are for a torch.nn.Module: an exported program "
             "has its own"
         )
-    data = io.BytesIO()
     program, examples = source, source.example_inputs
     program.example_inputs = None  # of which torch makes guards that it then cannot run
     try:
@@ -45,15 +46,23 @@ def exported_bytes(
             with suppress(Exception):  # torch cannot decompose all that it exports
                 table = kept_decompositions(torch.export.default_decompositions())
                 source = source.run_decompositions(table)
-        torch.export.save(source, data)
+        return _archive(torch, source), names
+    finally:
+        program.example_inputs = examples
+
+
+def _archive(torch: Any, program: Any) -> Archive:
+    with suppress(Exception):
+        return LiveArchive(torch, program)
+    data = io.BytesIO()
+    try:
+        torch.export.save(program, data)
     except Exception as error:
         raise CompileError(
             f"torch cannot save the exported program ({type(error).__name__}: {error}): save it "
             "with torch.export.save to see why"
         ) from error
-    finally:
-        program.example_inputs = examples
-    return data.getvalue(), names
+    return Archive(data.getvalue())
 
 
 def kept_decompositions(table: Any) -> Any:

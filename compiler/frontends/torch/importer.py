@@ -46,7 +46,7 @@ _MALFORMED = (
 
 
 def import_torch(
-    source: Path | bytes,
+    source: Path | bytes | Archive,
     *,
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
@@ -54,7 +54,7 @@ def import_torch(
     weights: Collection[str] = (),
     dim_names: Mapping[str, str] | None = None,
 ) -> Module:
-    """The graph-level module of a `.pt2` archive, its path or its bytes.
+    """The graph-level module of a `.pt2` archive, its path, its bytes or what was read of it.
 
     With `parameters="external"` floating-point parameters and buffers of rank 1 or more are to be
     supplied when the module is loaded, by their names in the torch module or those that
@@ -64,7 +64,7 @@ def import_torch(
     """
     if parameters not in ("embedded", "external"):
         raise CompileError(f'parameters is {parameters!r}, expected "embedded" or "external"')
-    archive = Archive(source)
+    archive = source if isinstance(source, Archive) else Archive(source)
     written: set[str] = set()
     while True:
         known = len(written)

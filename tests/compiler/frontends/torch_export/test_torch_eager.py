@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from importlib import import_module
 from typing import Any
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.compiler.frontends.torch import live
 from ingot.compiler.graph.forms.fuse_scales import fuse_scales
 from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir import to_text
 from ingot.compiler.read_source import read_source
 
 pytest.importorskip("torch.export")  # a folder that is called torch is none
@@ -82,6 +85,33 @@ def test_what_has_lowerings_is_not_decomposed(monkeypatch: pytest.MonkeyPatch) -
     (found,) = interpret(read_source(torch.export.export(Writes(), (x,))), "main", [x.numpy()])
     assert asked
     np.testing.assert_allclose(found, Writes()(x).numpy(), 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves
+def test_a_program_in_memory_is_what_its_archive_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Odd(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network()
+            self.shifted = torch.nn.Parameter(torch.arange(24.0).reshape(4, 6).T[1:4, 1:])
+            self.register_buffer("part", torch.linspace(0, 1, 3).to(torch.bfloat16), False)
+            self.register_buffer("empty", torch.ones(0, 3))
+
+        def forward(self, ids: Any) -> Any:
+            y = self.inner(ids).clamp(min=-float("inf")) @ self.shifted
+            return {"y": y, "z": torch.cat([self.empty, self.part[None].float()])}
+
+    program = torch.export.export(
+        Odd(), (torch.randint(0, 20, (2, 5)),), dynamic_shapes=shapes()
+    ).run_decompositions()
+    saved = io.BytesIO()
+    torch.export.save(program, saved)
+    expected = to_text(read_source(saved.getvalue()))
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.export, "save", None)
+        assert to_text(read_source(program)) == expected
+    monkeypatch.setattr(live, "MAJOR", 0)  # as with another torch: it is saved
+    assert to_text(read_source(program)) == expected
 
 
 def test_dtypes_promote_as_in_torch() -> None:

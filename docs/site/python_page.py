@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import ingot
+from ingot.compiler.frontends.program.caches import Cache, Step
 from ingot.compiler.report import Report
 from ingot.hal import errors
 from ingot.language.batch import Stream
@@ -28,9 +29,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Compile": ("compile", "bundle", "Module", "Report"),
     "Quantise": ("quantize", "QuantizedModule", "QuantizationReport", "LayerReport", "ResultError"),
     "Programs in Python": ("program", "trace", "spec", "chain", "lowering", "Program", "Spec"),
-    "State": ("state.past_present", "state.carried", "state.named"),
+    "State": ("state.past_present", "state.carried", "state.named", "state.cache", "Cache", "Step"),
     "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array", "Fence"),
-    "Functions of your application": ("Native", "should_stop", "Kernel"),
+    "Functions of your application": ("Native", "should_stop", "Kernel", "Reference"),
     "Language models": ("generate", "LanguageModel", "LanguageBatch", "Stream", "lora", "Sampling"),
     "Devices": ("devices", "open_device", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
@@ -42,10 +43,11 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 # What calls give or take as keywords, and users do not make.
-_CLASSES = (HostKernel, Outcome, Recording, Report, Sampling, Stream, Trace, TraceEvent)
+_CALLS = (HostKernel, Outcome, Recording, Report, Sampling, Stream, Trace, TraceEvent)
 _QUANTISED = (LayerReport, QuantizationReport, ResultError)
-GIVEN = {each.__name__: each for each in (*_CLASSES, *_QUANTISED)}
-MADE = ("LanguageModel", "LanguageBatch", "Fence", "Native", "Kernel")  # classes that users make
+GIVEN = {each.__name__: each for each in (Cache, Step, *_CALLS, *_QUANTISED)}
+MADE = ("LanguageModel", "LanguageBatch", "Fence", "Native", "Kernel", "Reference")
+"""Classes that users make."""
 WIDTH = 90
 ITEM = re.compile(r"`\w+`(, `\w+`)*: |[A-Z]\w+(, [A-Z]\w+)*( or [A-Z]\w+)?: ")
 

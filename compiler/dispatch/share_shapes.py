@@ -130,9 +130,8 @@ def _shared(entries: Sequence[Function], symbols: _Symbols) -> Region | None:
     varying = {sizes for sizes in columns if len({*sizes}) > 1}
     if any(min(sizes) < 2 for sizes in varying):
         return None
-    for sizes in sorted(
-        varying, key=lambda each: (sum(each), each)
-    ):  # products come behind their factors
+    # Products come behind their factors.
+    for sizes in sorted(varying, key=lambda each: (sum(each), each)):
         symbols.dim(sizes)
     dims = iter([symbols.dim(sizes) for sizes in columns])
     body = _with_dims(entries[0].body, lambda dim: next(dims))

@@ -44,8 +44,8 @@ def window_of(moves: ConvPacked | Depthwise, size: Dims) -> Window:
 
 
 class ConvolutionEntry:
-    """State while one kernel is made. `words_for`: the target that reads words of
-    several parts, where they lie so."""
+    """State while one kernel is made. `words_for`: the target that reads words of several parts,
+    where they lie so."""
 
     def __init__(self, function: Function, root: Op, words_for: TargetInfo | None = None) -> None:
         x, w = tensor_type(root.operands[0]), tensor_type(root.operands[1])
@@ -54,10 +54,11 @@ class ConvolutionEntry:
         self.window = window_of(ConvPacked.of(root), ConvPacked.of(root).window)
         self.flops = 2 * product(result.shape) * product(self.window.size) * x.shape[-1]
         self.element = accumulation_dtype(x.dtype, w.dtype, result.dtype)
-        self.parts, words = None, tensor_in_words(x)
-        if words_for is not None and words is not None:
-            self.parts = parts_of(x.dtype, w.dtype, result.dtype, words_for)
-        if self.parts is not None and words is not None:
+        dtypes = (x.dtype, w.dtype, result.dtype)
+        parts = None if words_for is None else parts_of(*dtypes, words_for)
+        words = tensor_in_words(x) if parts else None
+        self.parts = parts if words else None
+        if words is not None:
             x, w = words, TensorType(words.dtype, (*w.shape[:-1], 1))
         self.x, self.w, self.result = x, w, result
         self.factor = x.dtype if self.parts else self.element  # of what is multiplied

@@ -4,8 +4,8 @@
 A panel of an i8 or u8 weight has words as its lines: 16 columns of four steps; one of bf16 has two
 steps. The other side has words where its rows, or the channels of its pixels, are multiples of
 that, as `graph/forms/pack_weights.py` makes them. So to schedules this is a contraction of i32 with
-a fourth or half of the steps, whose multiply-add is another one. Matrices whose
-words do not lie so stay bytes, of which a step is four: schedules put them together in scratch.
+a fourth or half of the steps, whose multiply-add is another one. Matrices whose words do not lie so
+stay parts, of which a step is four or two: schedules put them together in scratch.
 """
 
 from __future__ import annotations

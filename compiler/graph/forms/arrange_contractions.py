@@ -4,10 +4,10 @@ A product needs each group of dims (rows, columns, depth) of an operand to be on
 memory, and its columns to be one dim; an operand that is not gets a transpose or a reshape
 in front. A convolution becomes channels
 last, without dilation of its input (zeros are put between its elements), without groups
-(one convolution per group, of bytes one for as many as a panel has columns for, or `depthwise`
+(one convolution per group, of integers one for as many as a panel has columns for, or `depthwise`
 where groups are narrow, or a product per group where windows are one pixel), and its right side is
-packed even if it is known only at the call.
-Windows that no kernel has become other ops (`expand_windows.py`).
+packed even if it is known only at the call. Windows that no kernel has become other ops
+(`expand_windows.py`).
 """
 
 from __future__ import annotations
@@ -30,13 +30,7 @@ from ingot.compiler.graph.forms.pack_weights import (
     is_pointwise,
     pack_convolution,
 )
-from ingot.compiler.graph.ops import (
-    PANEL,
-    Convolution,
-    DotGeneral,
-    lanes_of_groups,
-    parse_layout,
-)
+from ingot.compiler.graph.ops import PANEL, Convolution, DotGeneral, lanes_of_groups, parse_layout
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product, row_major_strides
@@ -153,7 +147,7 @@ def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     if groups == 1:
         return pack_convolution(op, builder)
     inputs, outputs = known_dims(tensor_type(op.operands[1]).shape[-2:])
-    if inputs == 1:
+    if inputs == 1 and tensor_type(op.operands[1]).rank in (3, 4):
         return _depthwise(op, builder, groups)
     each, is_integer = outputs // groups, tensor_type(op.result).dtype.is_integer
     wide = 1 << max(each - 1, 0).bit_length()
@@ -214,7 +208,7 @@ def _are_narrow(op: Op, groups: int, inputs: int, outputs: int) -> bool:
     """Whether groups of floats, with so many outputs each, are best taken by lanes of `depthwise`;
     many are if they fill a panel that would be theirs but in part."""
     *window, _, all_outputs = known_dims(tensor_type(op.operands[1]).shape)
-    if tensor_type(op.result).dtype.is_integer or len(window) > 2:
+    if tensor_type(op.result).dtype.is_integer or not 1 <= len(window) <= 2:
         return False
     if window[-1] * inputs > MOST_STEPS or lanes_of_groups(PANEL, inputs, outputs) < outputs:
         return False

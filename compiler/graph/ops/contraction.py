@@ -16,7 +16,7 @@ from ingot.compiler.graph.ops.table import OpRow, RuleError, dims_text, register
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Dims, Ints, Pairs, by_operands
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product
+from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product, prove_le
 from ingot.hal.spec import DType
 
 __all__ = [
@@ -495,7 +495,9 @@ class AttentionPaged(Attributes):
         require(table.shape[0] == q.shape[0], f"the table {table} is not for the batch of {q}")
         require(ends.shape == (q.shape[0], q.shape[2]), f"the ends {ends} are not for {q}")
         require(self.window >= 0, f"the window is {self.window}, expected at least 0")
-        require(self.window > 0 or not self.ring, "a ring needs a window")
+        room = table.shape[1] * k.shape[2]
+        fits = self.window > 0 and prove_le(self.window, room)
+        require(fits or not self.ring, f"a ring of {room} rows is too short for {self.window}")
         return TensorType(q.dtype, (*q.shape[:-1], v.shape[-1]))
 
 

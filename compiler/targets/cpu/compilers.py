@@ -272,7 +272,7 @@ class Compilers:
         with self._lock:
             self._is_ended = True
             for process in self._running:
-                with suppress(ProcessLookupError):
+                with suppress(ProcessLookupError, PermissionError):  # the latter of macOS
                     if os.name == "posix":
                         os.killpg(process.pid, signal.SIGTERM)
                     else:

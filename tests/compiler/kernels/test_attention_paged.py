@@ -10,6 +10,7 @@ import pytest
 from ingot.compiler.ir import Function, TensorType
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.kernels.attention_entry import AttentionEntry
+from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
 from tests.support.every_target import Target, on_every_target
@@ -60,6 +61,11 @@ def test_tokens_behind_the_end_of_a_ring_stand_at_its_start(target: Target, m: i
     ends = np.array([[70], [85], [3000]]) + np.arange(m)
     given = [q, k, v, table, ends.astype(np.int32)]
     target.check(paged(m, window=60, ring=True), given, one=True, b=3)
+
+
+def test_a_ring_is_not_shorter_than_its_window() -> None:
+    with pytest.raises(CompileError, match="a ring of 80 rows is too short for 81"):
+        paged(2, window=81, ring=True)
 
 
 @pytest.mark.parametrize(("page", "block"), [(16, 16), (100, 100), (512, 256), (300, 4)])

@@ -66,7 +66,7 @@ def operands(case: Any, name: str = "f32") -> list[Array]:
     shape, window, n, *_ = case
     x, bias = draw(*shape), draw(n, seed=2)
     w = draw(product(window) * shape[-1], n, seed=1) / 8  # type: ignore[arg-type]
-    if name == "i8":
+    if dtype(name).is_integer:
         x, w, bias = x * 20, w * 160, bias * 20
     element, result = dtype(name).numpy, np.int32 if name == "i8" else dtype(name).numpy
     return [x.astype(element), pack(w.astype(element)), bias.astype(result)]
@@ -109,6 +109,11 @@ def test_narrow_weights_are_unpacked_and_summed_wide(
 
 
 @needs_device
+@on_targets("name", cpu=[("f64",), ("i64",)], opencl=[("f64",)])
+def test_elements_wider_than_words_are_multiplied_alone(target, name: str) -> None:
+    target.check(convolution(CASES[4], CASES[4][0], name), operands(CASES[4], name))
+
+
 def test_many_pixels_and_features_make_large_tiles() -> None:
     case = ((2, 80, 80, 3), (3, 3), 256, (1, 1), (1, 1), ((1, 1), (1, 1)))
     function = convolution(case, case[0])

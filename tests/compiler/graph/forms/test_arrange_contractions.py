@@ -113,6 +113,21 @@ def test_groups_of_single_pixels_are_products(groups: int, inputs: int, outputs:
 
 
 @pytest.mark.parametrize(
+    ("layout", "x", "w"),
+    [
+        ("nc,io->nc", (3, 8), (4, 6)),
+        ("nc,io->nc", (3, 2), (1, 6)),
+        ("ndhwc,dhwio->ndhwc", (1, 3, 4, 5, 2), (2, 3, 1, 1, 4)),
+    ],
+)
+def test_groups_of_no_or_three_spatial_dims_are_no_lanes(
+    layout: str, x: tuple[int, ...], w: tuple[int, ...]
+) -> None:
+    names = check(module_of("convolution", [x, w], groups=2, layout=layout))
+    assert (names["depthwise"], names["convolution"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
     ("groups", "inputs", "outputs", "expected"),
     [(2, 6, 4, 1), (8, 16, 40, 4), (12, 24, 48, 3), (3, 6, 60, 3), (5, 5, 5, 0)],
 )

@@ -118,10 +118,10 @@ ingot_status_t ingot_session_fork(ingot_session_t *session, ingot_session_t **ou
 
 /* -- all of it as bytes -------------------------------------------------------------------------
  *
- * Little-endian, without gaps: a header; per variable a signature, its dims in i64, where an open one
- * is the length in bytes, and its name;
- * per variable its bytes as runs of blocks, of which those at the start of a run are zeros and
- * left out, so that a cache costs what is used of it; a crc of all that. */
+ * Little-endian, without gaps: a header; per variable a signature, its dims in i64 (an open one is
+ * the length in bytes), and its name; per variable its bytes as runs of blocks, of which those at
+ * the start of a run are zeros and left out, so that a cache costs what is used of it; a crc of all
+ * that. */
 
 #define STATE_MAGIC "INGOTST\n"
 #define STATE_VERSION 1u

@@ -75,7 +75,7 @@ struct ingot_instance_t {
   ingot_mutex_t driver_mutex;
   ingot_mutex_t mutex; /* guards additions to static_libraries, every device's host and
                            * executor, and slabs */
-  ingot_buffer_t *slabs; /* of the application that sessions have (pool.h) */
+  ingot_buffer_t *slabs; /* the application's that sessions have, not retained (pool.h) */
   ingot_hal_static_library_t *_Atomic static_libraries; /* newest first; only ever added to */
   /* Set by the creator before anybody else sees the instance. */
   ingot_log_t log;
@@ -193,7 +193,7 @@ struct ingot_buffer_t {
   const void *memory;
   uint64_t address;
   bool spare; /* a root whose memory may be kept for others when it is released */
-  ingot_buffer_t *next_slab; /* of the application's that sessions have */
+  ingot_buffer_t *next_slab; /* in the instance's `slabs` */
   uint32_t kind; /* INGOT_MEMORY_* */
   ingot_hal_account_t *account; /* that counts the root; or NULL */
   const ingot_reference_t *reference; /* of a root that stands for one (vm/reference.h); or NULL */

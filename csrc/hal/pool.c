@@ -40,7 +40,7 @@ void ingot_hal_pool_give(ingot_device_t *device, ingot_buffer_t *buffer) {
   ingot_hal_buffer_release(buffer);
 }
 
-/* -- slabs of applications ----------------------------------------------------------------------- */
+/* -- slabs of applications --------------------------------------------------------------------- */
 
 bool ingot_hal_slab_claim(ingot_buffer_t *slab) {
   ingot_instance_t *instance = slab->device->instance;

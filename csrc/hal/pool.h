@@ -1,6 +1,6 @@
 /* A device's pool: buffers that sessions leave to each other between their calls. It is there as
- * long as one of its users is, since its buffers keep the device alive. Beside it, whose the slabs
- * of applications are.
+ * long as one of its users is, since its buffers keep the device alive. Beside it: which session
+ * has which slab of the application.
  */
 #ifndef INGOT_HAL_POOL_H_
 #define INGOT_HAL_POOL_H_
@@ -22,8 +22,8 @@ void ingot_hal_pool_give(ingot_device_t *device, ingot_buffer_t *buffer);
 /* Frees what nobody has taken. */
 void ingot_hal_pool_trim(ingot_device_t *device);
 
-/* Makes an application's buffer the slab of one session, until leave. False if it is another one's
- * already, or shares bytes with that. */
+/* Makes an application's buffer the slab of one session, until leave, which only its session calls.
+ * False if it is another session's already, or shares bytes with one that is. */
 bool ingot_hal_slab_claim(ingot_buffer_t *slab);
 void ingot_hal_slab_leave(ingot_buffer_t *slab);
 

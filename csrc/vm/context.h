@@ -124,9 +124,9 @@ ingot_status_t ingot_vm_context_give_slab(ingot_vm_context_t *context, ingot_buf
 /* Frees the slab, or leaves it to other sessions. */
 void ingot_vm_context_release_slab(ingot_vm_context_t *context);
 
-/* Gives a variable another buffer, with its bytes and, if they are fewer than `length`, zeros behind
- * them: up to twice as many as there were, if there is memory for them, so that all growth together
- * copies each byte about once. Those of the `count` references that are to the old one become
+/* Gives a variable another buffer, with its bytes and, if they are fewer than `length`, zeros
+ * behind them: up to twice as many as there were, if there is memory for them, so that all growth
+ * together copies each byte about once. Those of the `count` references that are to the old one become
  * references to the new. */
 ingot_status_t ingot_vm_context_part(ingot_vm_context_t *context, ingot_vm_variable_t *variable,
                                      int64_t length, ingot_buffer_t **references, uint32_t count);

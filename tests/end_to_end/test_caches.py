@@ -135,8 +135,10 @@ def test_every_layout_is_attention_over_all_that_a_sequence_sees(
     for sequences, tokens in (([0], 5), ([1], 12), ([2, 0], 1), ([0, 1, 2], 1), ([1, 0], 3)):
         reference.step(sequences, tokens)
     reference.copy(1, 2)  # in the middle of a page, and both go on
-    for sequences, tokens in (([2], 2), ([1, 2], 1), ([0], 20)):
+    for sequences, tokens in (([2], 2), ([1, 2], 1)):
         reference.step(sequences, tokens)
+    reference.copy(1, 1)  # whose pages stay its own
+    reference.step([0], 20)
     reference.empty(1)
     reference.step([1, 0], 4)
     reference.copy(2, 1)
@@ -149,10 +151,16 @@ def test_every_layout_is_attention_over_all_that_a_sequence_sees(
     other = Reference(fork, layout)
     other.texts = kept
     other.step([2, 1, 0], 2)
+    twice = np.array([1, 1])
     with pytest.raises(ingot.OutOfRange, match=r"a sequence of 'cache' is 3, expected 0 to 2"):
         model.step(reference.draw(1, 1), np.array([3]))
     with pytest.raises(ingot.OutOfRange, match=r"a sequence of 'cache' is -1, expected 0 to 2"):
         model.step(reference.draw(2, 1), np.array([1, -1]))
+    for function in (lambda: model.step(reference.draw(2, 1), twice), lambda: model.empty(twice)):
+        with pytest.raises(
+            ingot.OutOfRange, match="a sequence of 'cache' is listed is 2, expected"
+        ):
+            function()
     refused = {
         "linear": r"the length of a sequence of 'cache' \(capacity 50\) is 67, expected 0 to 50",
         "ring": r"the number of tokens that 'cache' gets at once is 60, expected 0 to 55",
@@ -200,6 +208,26 @@ def test_a_cache_that_cannot_grow_is_as_it_was() -> None:
         assert np.asarray(model.state()["cache.length"]) == 3 * len(made)
 
 
+def test_a_copy_for_which_pages_are_short_changes_nothing() -> None:
+    cache = ingot.state.cache(1, 4, layout="paged", page=4, capacity=8, pages=2, sequences=2)
+
+    def step(x: Any) -> Any:
+        return cache.extend(x.shape[0], 0).positions
+
+    def copy() -> Any:
+        cache.copy(0, 1)
+        return cache.lengths()
+
+    sources = {"step": ingot.trace(step, ingot.spec("f32[n]")), "copy": ingot.trace(copy)}
+    model = ingot.load(ingot.compile(sources))
+    model.step(np.zeros(7, np.float32))
+    for _ in range(2):
+        with pytest.raises(ingot.OutOfRange, match="pages of 'cache' in use is 3, expected 0 to 2"):
+            model.copy()
+    model.step(np.zeros(1, np.float32))  # the last page is whole then, and both have it
+    np.testing.assert_array_equal(model.copy(), [8, 8])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -207,6 +235,7 @@ def test_a_cache_that_cannot_grow_is_as_it_was() -> None:
         ({"layout": "circle"}, "layout is 'circle', expected 'linear', 'ring' or 'paged'"),
         ({"layout": "ring", "capacity": 8}, "a ring has a window="),
         ({"capacity": 0}, "capacity is 0, expected a positive integer"),
+        ({"capacity": 8, "window": 1.5}, "window is 1.5, expected an integer of at least 0"),
         ({"capacity": 8, "pages": 2}, "pages= is for paged caches"),
         ({"capacity": 8, "dtype": "i8"}, "dtype is 'i8', expected 'f32', 'f16' or 'bf16'"),
         ({"layout": "paged", "pages": 4}, "pages= needs a capacity="),

@@ -183,9 +183,8 @@ class Batch:
         least, most, sum = (
             b.value("reduce", counts, axes=(0,), kind=kind) for kind in ("min", "max", "add")
         )
-        least = b.value(
-            "min", least, b.constant(1, "i64")
-        )  # with one number that fits it is a check
+        # A check, since only one number fits.
+        least = b.value("min", least, b.constant(1, "i64"))
         f.size(least, 1, "the least of 'counts'", low=1)
         longest = f.size(most, total, "the greatest of 'counts'")
         f.size(sum, total, "the sum of 'counts', for so many 'ids',", low=total)

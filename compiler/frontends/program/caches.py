@@ -74,19 +74,21 @@ def cache(
     numbers = {"heads": heads, "dim": dim, "sequences": sequences, "layers": layers, "page": page}
     given_too = {"capacity": capacity, "pages": pages, "value_dim": value_dim}
     numbers |= {key: number for key, number in given_too.items() if number is not None}
-    for key, number in numbers.items():
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise CompileError(f"cache: {key} is {number!r}, expected a positive integer")
+    for key, number in (numbers | {"window": window, "slack": slack}).items():
+        least = 1 if key in numbers else 0
+        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+            wanted = "a positive integer" if least else "an integer of at least 0"
+            raise CompileError(f"cache: {key} is {number!r}, expected {wanted}")
     if layout not in ("linear", "ring", "paged"):
         raise CompileError(f"cache: layout is {layout!r}, expected 'linear', 'ring' or 'paged'")
     if dtype not in ("f32", "f16", "bf16"):
         raise CompileError(f"cache: dtype is {dtype!r}, expected 'f32', 'f16' or 'bf16'")
-    if layout == "ring" and (window < 1 or slack < 0 or capacity is not None):
+    if layout == "ring" and (window < 1 or capacity is not None):
         raise CompileError("cache: a ring has a window= and perhaps a slack=, and no capacity=")
     if layout == "linear" and capacity is None:
         raise CompileError("cache: a linear cache needs a capacity=; a paged one may grow")
-    if window < 0 or (layout != "paged" and pages is not None):
-        raise CompileError("cache: window= is at least 0, and pages= is for paged caches")
+    if layout != "paged" and pages is not None:
+        raise CompileError("cache: pages= is for paged caches")
     if layout == "paged" and capacity is None and pages is not None:
         raise CompileError("cache: pages= needs a capacity=; without both the cache grows")
     if layout != "paged":
@@ -127,36 +129,40 @@ class Cache:
 
     @placed
     def extend(self, tokens: int | Size, sequences: Any = None) -> Step:
-        """Makes room for `tokens` more tokens in each of some sequences (i64[rows], of which none
-        is there twice; without it, all). The call ends with OutOfRange, and the cache stays, if
-        one gets too long, or pages are short."""
+        """Makes room for `tokens` more tokens in each of some sequences (i64[rows]; without it,
+        all). The call ends with OutOfRange, and the cache stays, if one gets too long or is there
+        twice, or pages are short."""
         return Step(self, as_dim(tokens), self._numbers(sequences))
 
     @placed
     def reset(self, sequences: Any = None) -> None:
-        """Empties some sequences; without it, all. Pages that no other has become free."""
+        """Empties some sequences (i64[rows], none of them twice); without it, all. Pages that no
+        other has become free."""
         slots = self._numbers(sequences)
+        length = self._load("length", self.sequences)
+        stored: dict[str, Tensor] = {}
         if self.layout == "paged":
-            self._free(slots)
-        self._store("length", _put(self._load("length", self.sequences), slots, slots * 0))
+            losses, is_free, pool = self._losses(slots, take(length, slots))
+            stored = {"free": self._freed(is_free), "pool": pool}
+            stored["owners"] = self._load("owners", as_dim(losses.shape[0])) - losses
+        self._store(stored | {"length": _put(length, slots, slots * 0)})
 
     @placed
     def copy(self, source: Any, target: Any) -> None:
         """Lets sequence `target` go on from the tokens of `source`. Whole pages are shared; the
-        last one, to which both will write, is copied. Linear caches and rings are copied."""
+        last one, to which both will write, is copied. Linear caches and rings are copied. Without
+        a page for that the call ends with OutOfRange, and the cache stays."""
         source, target = (self._number(each) for each in (source, target))
         length = self._load("length", self.sequences)
         own = take(length, source)
         if self.layout == "paged":
-            self.reset(target)
-            length = self._load("length", self.sequences)
-            old, new, used = self._share(source, target, own)
+            is_other = (source != target) * 1  # of one onto itself no page gets or loses an owner
+            lengths = own * is_other, take(length, target) * is_other
+            old, new, pools, stored = self._share(source, target, *lengths)
         else:
-            old, new, used = source, target, self.pages or 0
-        for key, at in self._pools():
-            pool = self._pool(key, at, used)
-            self._store(key, _put(pool, new, take(pool, old, axis=0)))
-        self._store("length", _put(length, target, own))
+            old, new, pools, stored = source, target, self._loaded(self.pages or 0), {}
+        stored |= {key: _put(pool, new, take(pool, old, axis=0)) for key, pool in pools.items()}
+        self._store(stored | {"length": _put(length, target, own)})
 
     # Variables
 
@@ -175,9 +181,10 @@ class Cache:
         attributes = {"name": name, "dtype": found, "shape": shape}
         return given(trace.builder.append("variable.load", (), (), attributes).result)
 
-    def _store(self, key: str, value: Tensor) -> None:
-        name = {"name": f"{self.name}.{key}"}
-        current().builder.append("variable.store", (value_of(value),), (), name)
+    def _store(self, values: dict[str, Tensor]) -> None:
+        for key, value in values.items():
+            name = {"name": f"{self.name}.{key}"}
+            current().builder.append("variable.store", (value_of(value),), (), name)
 
     def _pools(self) -> list[tuple[str, int]]:
         """The names of keys and values of all layers, and which of `dims` they have."""
@@ -194,14 +201,19 @@ class Cache:
     # Sequences
 
     def _numbers(self, sequences: Any) -> Tensor:
-        """The numbers of sequences, checked, i64[rows]."""
+        """The numbers of sequences, all different, checked, i64[rows]."""
         if sequences is None:
             return arange(self.sequences)
         numbers = reshape(astype(given(value_of(sequences)), "i64"), (-1,))
         most, least = greatest(numbers), -greatest(-numbers)
         what = f"a sequence of '{self.name}'"
         last = _limit(where(least < 0, least, most), self.sequences - 1, what)
-        return _at_most(numbers, as_size(last))
+        numbers = _at_most(numbers, as_size(last))
+        if numbers.shape == (1,):
+            return numbers
+        times = _put(arange(self.sequences) * 0, numbers, numbers * 0 + 1, "add")
+        once = _limit(greatest(times), 1, f"how often {what} is listed")
+        return _at_most(numbers, as_size(once * (self.sequences - 1)))
 
     def _number(self, sequence: Any) -> Tensor:
         numbers = self._numbers(sequence)
@@ -217,21 +229,18 @@ class Cache:
         what = f"the length of a sequence of '{self.name}'{room}"
         return _limit(greatest(ends), self.capacity or _MOST, what)
 
-    def _allocate(self, count: Tensor) -> tuple[Tensor, Dim, Tensor]:
-        """Where to find `count` pages that are nobody's, how many pages there are then, and what
-        "pool" becomes."""
-        pool = self._load("pool", 2)
+    def _allocate(self, count: Tensor, pool: Tensor) -> tuple[Dim, Tensor]:
+        """How many pages there are with `count` more that had been nobody's, and what "pool"
+        becomes."""
         top, free = pool[0], pool[1]
         short = where(count > free, count - free, 0)
         what = f"the number of pages of '{self.name}' in use"
         used = _limit(top + short, self.pages or _MOST, what)
-        rest = where(count > free, 0, free - count)
-        after = asarray([_at_most(top + short, as_size(used)), rest])
-        return pool, maximum(used, 1), after
+        after = [_at_most(top + short, as_size(used)), where(count > free, 0, free - count)]
+        return maximum(used, 1), asarray(after)
 
-    def _page_numbers(self, pool: Tensor, order: Tensor, used: Dim) -> Tensor:
+    def _page_numbers(self, pool: Tensor, order: Tensor, waiting: Tensor) -> Tensor:
         """The pages that an allocation gives first, second, ..., by these numbers."""
-        waiting = self._load("free", self.pages or used)
         top, free = pool[0], pool[1]
         last = where(free > order, free - 1 - order, 0)
         return where(order < free, take(waiting, last), top + order - free)
@@ -245,10 +254,12 @@ class Cache:
         columns = ceildiv(end, page)
         have, want = (lengths + (page - 1)) // page, (ends + (page - 1)) // page
         new = want - have
-        pool, used, after = self._allocate(total(new))
+        pool = self._load("pool", 2)
+        used, after = self._allocate(total(new), pool)
         most = arange(as_size(ceildiv(tokens, page)))
         first = cumulative_sum(new) - new
-        numbers = self._page_numbers(pool, first[:, None] + most[None, :], used)
+        waiting = self._load("free", self.pages or used)
+        numbers = self._page_numbers(pool, first[:, None] + most[None, :], waiting)
         is_new = most[None, :] < new[:, None]
         owners = self._load("owners", self.pages or used)
         nowhere = as_size(self.pages or used)
@@ -265,48 +276,54 @@ class Cache:
         """Rows of the table."""
         return columns if self.capacity is None else -(-self.capacity // self.page)
 
-    def _free(self, slots: Tensor) -> None:
-        """The pages of the sequences have an owner less; those without one wait for another."""
-        lengths = take(self._load("length", self.sequences), slots)
+    def _losses(self, slots: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """How many owners each page loses with the sequences, which have so many tokens, whether
+        it has none then, and what "pool" becomes."""
         columns = ceildiv(self._end(lengths), self.page)
         pool = self._load("pool", 2)
-        used = self.pages or _limit(pool[0], _MOST, "the number of pages")
+        used = self.pages or maximum(_limit(pool[0], _MOST, "the number of pages"), 1)
         owners = self._load("owners", used)
         table = take(self._load("table", self._room(columns), self.sequences), slots, axis=1)
         rows = arange(as_size(self._room(columns)))[:, None]
         is_own = rows * self.page < lengths[None, :]
-        left = _put(owners, where(is_own, table, as_size(used)), is_own * -1, "add")
-        is_free = (owners > 0) & (left < 1)
-        order = cumulative_sum(is_free * 1) + (pool[1] - 1)
-        waiting = self._load("free", used)
-        numbers = arange(as_size(used))
-        self._store("free", _put(waiting, where(is_free, order, as_size(used)), numbers))
-        self._store("owners", left)
-        self._store("pool", asarray([pool[0], pool[1] + total(is_free * 1)]))
+        losses = arange(as_size(used)) * 0
+        losses = _put(losses, where(is_own, table, as_size(used)), is_own * 1, "add")
+        is_free = (losses > 0) & (owners == losses)
+        return losses, is_free, asarray([pool[0], pool[1] + total(is_free * 1)])
 
-    def _share(self, source: Tensor, target: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Dim]:
-        """Gives `target` the whole pages of `source`, and one of its own for the rest: the page of
-        the rest, where it is to be, and how many pages there are."""
+    def _freed(self, is_free: Tensor) -> Tensor:
+        """What "free" becomes when these pages wait for another owner."""
+        used = as_dim(is_free.shape[0])
+        order = cumulative_sum(is_free * 1) + (self._load("pool", 2)[1] - 1)
+        waiting = self._load("free", used)
+        return _put(waiting, where(is_free, order, as_size(used)), arange(as_size(used)))
+
+    def _share(
+        self, source: Tensor, target: Tensor, length: Tensor, old_length: Tensor
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        """Gives `target`, which had `old_length` tokens, the whole pages of `source`, and one of
+        its own for the rest: the page of the rest, where it is to be, keys and values, and what
+        variables become. All room is made before anything is written."""
         page = self.page
-        columns = ceildiv(self._end(length), self.page)
+        columns = ceildiv(self._end(length), page)
         rest = (length % page > 0) * 1
-        pool, used, after = self._allocate(total(rest))
-        number = self._page_numbers(pool, rest * 0, used)
+        losses, is_free, pool = self._losses(target, old_length)
+        used, after = self._allocate(total(rest), pool)
         room = self._room(maximum(columns, 1))
         table = self._load("table", room, self.sequences)
         owners = self._load("owners", self.pages or used)
+        pools = self._loaded(self.pages or used)
+        waiting = self._freed(is_free)
         own, rows = reshape(take(table, source, axis=1), (-1,)), arange(as_size(room))
         last = where(length > page, (length - 1) // page, 0)
         old = take(own, last)
-        new = where(rest > 0, number, old)
+        new = where(rest > 0, self._page_numbers(pool, rest * 0, waiting), old)
         own = where((rows == last) & (rest > 0), new, own)
         is_own = rows * page < length
-        nowhere = as_size(self.pages or used)
-        self._store("pool", after)
-        self._store("owners", _put(owners, where(is_own, own, nowhere), is_own * 1, "add"))
-        is_target = arange(self.sequences)[None, :] == target
-        self._store("table", where(is_target, own[:, None], table))
-        return old, new, self.pages or used
+        owners = _put(owners, arange(losses.shape[0]), losses * -1, "add")
+        owners = _put(owners, where(is_own, own, as_size(self.pages or used)), is_own * 1, "add")
+        table = where(arange(self.sequences)[None, :] == target, own[:, None], table)
+        return old, new, pools, {"pool": after, "free": waiting, "owners": owners, "table": table}
 
 
 class Step:
@@ -329,8 +346,7 @@ class Step:
         else:
             self._pools = owner._loaded(owner.pages or 0)
         stored["length"] = _put(lengths, slots, _at_most(after, as_size(end)))
-        for key, value in stored.items():
-            owner._store(key, value)
+        owner._store(stored)
         self.positions = before[:, None] + arange(as_size(tokens))[None, :]
         self._table = astype(table, "i32")
         column = self.positions // owner.page
@@ -351,7 +367,7 @@ class Step:
             x = reshape(astype(x, self.cache.element), (-1, *x.shape[2:]))
             pool = _put_at(self._pools[key], self._places, x, (0, 2))
             self._pools[key] = pool
-            self.cache._store(key, pool)
+            self.cache._store({key: pool})
 
     @placed
     def attend(

@@ -303,8 +303,8 @@ INGOT_API ingot_status_t ingot_buffer_view_wrap(ingot_device_t *device, void *da
 INGOT_API void ingot_buffer_view_retain(ingot_buffer_view_t *view);
 INGOT_API void ingot_buffer_view_release(ingot_buffer_view_t *view);
 
-/* Never changes; lives as long as the view. Of a list it is all zeros, `buffer` NULL; of a reference
- * `dtype` is 0. */
+/* Never changes; lives as long as the view. Of a list it is all zeros, `buffer` NULL; of a
+ * reference `dtype` is 0. */
 INGOT_API const ingot_buffer_view_layout_t *ingot_buffer_view_layout(
     const ingot_buffer_view_t *view);
 
@@ -321,18 +321,18 @@ INGOT_API uint32_t ingot_buffer_view_count(const ingot_buffer_view_t *view);
 INGOT_API ingot_buffer_view_t *ingot_buffer_view_element(ingot_buffer_view_t *view,
                                                          uint32_t element);
 
-/* A reference: an object of the application, such as a tokenizer or a connection, as one view, which
- * programs pass on without looking inside, from arguments and native functions to others and to
- * results. `type` is its name in signatures, as "acme.tokenizer" of "&acme.tokenizer"; it is copied.
- * `release` (may be NULL) is called once, with `user` and `object`, from any thread, when the last
- * view is released and no call uses it any more: a call keeps what its native functions give until
- * it ends, however it ends. Not called on failure. */
+/* A reference: an object of the application, such as a tokenizer or a connection, as one view,
+ * which programs pass on without looking inside, from arguments and native functions to others and
+ * to results. `type` is its name in signatures, as "acme.tokenizer" of "&acme.tokenizer"; it is
+ * copied. `release` (may be NULL) is called once, with `user` and `object`, from any thread, when
+ * the last view is released and no call uses it any more: a call keeps what its native functions
+ * give until it ends, however it ends. Not called on failure. */
 INGOT_API ingot_status_t ingot_reference_create(ingot_device_t *device, const char *type,
                                                 void *object, ingot_release_function_t release,
                                                 void *user, ingot_buffer_view_t **out_view);
 
-/* The object of a reference, which lives as long as that. InvalidArgument: `view` is no reference of
- * this type. */
+/* The object of a reference, which lives as long as that. InvalidArgument: `view`, which is not
+ * NULL, is no reference of this type. */
 INGOT_API ingot_status_t ingot_reference_object(const ingot_buffer_view_t *view, const char *type,
                                                 void **out_object);
 
@@ -620,8 +620,9 @@ INGOT_API bool ingot_program_host_kernel(const ingot_program_t *program, uint32_
 typedef struct ingot_session_options_t {
   size_t memory_limit; /* of its total in ingot_session_statistics; 0 means no limit */
   /* The application's memory for all calls, on the program's device: it does not grow, and what
-   * needs more fails with OutOfMemory. On a multiple of 8 bytes. Retained; no other session
-   * has any of it meanwhile, and no argument or result lies in it. NULL: the session makes and grows its own. */
+   * needs more fails with OutOfMemory. On a multiple of 8 bytes. Retained; no other session has
+   * any of it meanwhile, and no argument or result lies in it. NULL: the session makes and grows
+   * its own. */
   ingot_buffer_t *slab;
   /* Between calls the session leaves its working memory to the other sessions of the device that
    * say so too: those that do not run at once have it once. */
@@ -722,8 +723,8 @@ INGOT_API bool ingot_session_cancel(ingot_session_t *session, uint64_t number);
 INGOT_API ingot_status_t ingot_session_reset(ingot_session_t *session);
 
 /* Copy a variable's elements out and in. `module` is one that the program was made from,
- * `length` the whole variable's; of one that grows, that of its first rows, and a write makes it
- * have so many. FailedPrecondition during a call, and for a variable
+ * `length` the whole variable's; of one that grows, that of its first rows: OutOfRange if it has
+ * fewer, and a write makes it have so many. FailedPrecondition during a call, and for a variable
  * that a failed call was changing, unless it is written. */
 INGOT_API ingot_status_t ingot_session_read_variable(ingot_session_t *session,
                                                      const ingot_module_t *module,

@@ -35,7 +35,7 @@ from ingot.compiler.graph.ops import Convolution, DotGeneral, Transpose, parse_l
 from ingot.compiler.graph.rewriter import defined_by, rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.attributes import Ints
-from ingot.compiler.ir.dims import Dim, bounds, product
+from ingot.compiler.ir.dims import Bounds, Dim, bounds, product
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["IN_INTEGERS", "LEFT_IN_FLOAT", "multiply_codes"]
@@ -51,14 +51,16 @@ def multiply_codes(module: Module) -> Module:
     left: dict[tuple[str, str], None] = {}
     integers: dict[str, None] = {}
     for function in module.functions.values():
-        weights = weights_of(function)
+        weights, symbols = weights_of(function), function.symbols
 
-        def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
+        def rule(
+            op: Op, builder: Builder, weights: set[Value] = weights, symbols: Bounds = symbols
+        ) -> Sequence[Value] | None:
             try:
                 if op.name == "take":
                     return _take(op, weights, builder)
                 if op.name in ("dot_general", "convolution"):
-                    return _multiply(op, weights, builder)
+                    return _multiply(op, weights, symbols, builder)
             except Refused as refused:
                 if op.name != "take":
                     left[op.location, str(refused)] = None
@@ -81,13 +83,15 @@ def _is_of_bytes(op: Op) -> bool:
     return {tensor_type(each).dtype for each in op.operands} <= {_I8, _U8}
 
 
-def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] | None:
+def _multiply(
+    op: Op, weights: set[Value], symbols: Bounds, builder: Builder
+) -> Sequence[Value] | None:
     sides = [place for place, each in enumerate(op.operands) if each in weights]
     result = tensor_type(op.result).dtype
     if not (result is _I32 or result.is_float):
         return None
     if not sides and all(map(is_dequantised, op.operands)):
-        return _multiply_activations(op, builder)
+        return _multiply_activations(op, symbols, builder)
     if len(sides) != 1 or not is_dequantised(op.operands[sides[0]]):
         return None
     x, w = op.operands[1 - sides[0]], op.operands[sides[0]]
@@ -110,7 +114,7 @@ def _multiply(op: Op, weights: set[Value], builder: Builder) -> Sequence[Value] 
     return [_scaled(total, None if scale is None else form.wide(scale, builder), result, builder)]
 
 
-def _multiply_activations(op: Op, builder: Builder) -> Sequence[Value] | None:
+def _multiply_activations(op: Op, symbols: Bounds, builder: Builder) -> Sequence[Value] | None:
     """A product of two tensors that only the call knows, as in attention."""
     result, types = tensor_type(op.result), [tensor_type(each).dtype for each in op.operands]
     if op.name != "dot_general" or types == [_U8, _I8]:
@@ -123,7 +127,7 @@ def _multiply_activations(op: Op, builder: Builder) -> Sequence[Value] | None:
     dot = DotGeneral.of(op)
     count = product(tensor_type(op.operands[0]).shape[axis] for axis in dot.lhs_contract)
     if result.dtype is not _I32:
-        _check_sums(count, extent(a) * extent(b))
+        _check_sums(count, extent(a) * extent(b), symbols)
     a, b = as_unsigned(a, builder), as_signed(b, builder)
     lhs, rhs = ((dot.batch(side), dot.contract(side)) for side in ("lhs", "rhs"))
     a_codes, (lhs_batch, lhs_contract) = _in_place(a.codes, lhs, b.zero is not None, builder)
@@ -205,9 +209,9 @@ def _scaled(total: Value, scale: Value | None, result: DType, builder: Builder) 
     return value if result is _F32 else builder.value("convert", value, dtype=result)
 
 
-def _check_sums(count: Dim, greatest: int) -> None:
+def _check_sums(count: Dim, greatest: int, symbols: Bounds | None = None) -> None:
     """Refused: sums of so many products up to `greatest` may not fit 32 bits."""
-    if not bounds(count)[1] * greatest < 1 << 31:
+    if not bounds(count, symbols)[1] * greatest < 1 << 31:
         raise Refused(f"sums of {count} products of bytes may not fit 32 bits")
 
 

@@ -1,7 +1,7 @@
 /* Words of two bf16: c + the products of those of a with those of b, by an instruction. What is
  * subnormal counts as 0, and each sum is rounded to f32 (or, with NEON, once for both products).
  * Included once per number of lanes, behind kernel_arithmetic.h, where a kernel multiplies bf16 for
- * a variant that has it. Scalars and vectors without one of their length are multiplied as f32.
+ * a variant that has it. Vectors without one of their length are multiplied as f32.
  */
 #include "kernel.h"
 

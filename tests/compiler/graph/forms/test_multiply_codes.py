@@ -153,7 +153,7 @@ def test_products_of_two_activations_keep_every_bit(
     assert check(source, *arrays) == [("u8", "i8")]
 
 
-def test_sums_along_any_number_of_steps_are_of_floats() -> None:
+def test_sums_along_any_number_of_steps_without_a_bound_are_of_floats() -> None:
     constants = {"s": np.ones((), np.float32), "z": np.zeros((), np.uint8)}
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "s", "z"], ["a"]),
@@ -165,6 +165,10 @@ def test_sums_along_any_number_of_steps_are_of_floats() -> None:
     assert check(source, *arrays) == [("f32", "f32")]
     ((_, reason),) = multiply_codes(read_source(source)).attributes[LEFT_IN_FLOAT]
     assert reason == "sums of k products of bytes may not fit 32 bits"
+    for most in (33025, 33026):
+        module = read_source(source)
+        module.functions["main"].symbols["k"] = (1, most)
+        assert (LEFT_IN_FLOAT in multiply_codes(module).attributes) == (most * 255**2 >= 2**31)
 
 
 def test_a_dynamic_scale_is_a_number_of_the_call() -> None:

@@ -40,22 +40,22 @@ HOSTILE = [
 def generated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """All texts and command lines that compilers get while the test runs."""
     texts: list[str] = []
-    real_run = subprocess.run
+    real_start = subprocess.Popen
     real_source: Callable[..., str] = opencl_object._source
 
-    def run(command: list[str], **options: Any) -> Any:
+    def start(command: list[str], **options: Any) -> Any:
         texts.append(" ".join(command))
         if options.get("cwd"):
             texts.extend(path.read_text() for path in Path(options["cwd"]).glob("*.c"))
             texts.extend(path.name for path in Path(options["cwd"]).iterdir())
-        return real_run(command, **options)
+        return real_start(command, **options)
 
     def source(*arguments: Any) -> str:
         texts.append(real_source(*arguments))
         return texts[-1]
 
     monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(compilers.subprocess, "run", run)
+    monkeypatch.setattr(compilers.subprocess, "Popen", start)
     monkeypatch.setattr(opencl_object, "_source", source)
     yield texts
     text = "\n".join(texts)

@@ -49,7 +49,7 @@ def multiply_codes(module: Module) -> Module:
     """Multiply codes in every function; returns the module, whose attribute LEFT_IN_FLOAT has layer
     and reason of each contraction that stays as it was, and IN_INTEGERS the layers of others."""
     left: dict[tuple[str, str], None] = {}
-    integers: dict[str, None] = {}
+    done: dict[str, None] = {}
     for function in module.functions.values():
         weights, symbols = weights_of(function), function.symbols
 
@@ -67,11 +67,9 @@ def multiply_codes(module: Module) -> Module:
             return None
 
         rewrite(function.block, rule)
-        integers.update(
-            (op.location, None) for op in tensor_ops(function.block) if _is_of_bytes(op)
-        )
-    if integers:
-        module.attributes[IN_INTEGERS] = tuple(integers)
+        done.update((op.location, None) for op in tensor_ops(function.block) if _is_of_bytes(op))
+    if done:
+        module.attributes[IN_INTEGERS] = tuple(done)
     if left:
         module.attributes[LEFT_IN_FLOAT] = tuple(left)
     return module

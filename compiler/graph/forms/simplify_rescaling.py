@@ -5,8 +5,8 @@ large they may be. So codes that are dequantised at once need not become codes i
 clamp to what a dtype holds is part of the conversion to it, and constant factors join those of
 the columns, and what was whole needs no rounding. What is divided by a constant behind a
 contraction, or a function such as exp, is multiplied by its reciprocal: sums in floats are rounded
-in another order than the source's anyway, and functions not exactly, by as little. Other numbers
-are divided as the source says.
+in another order than the source's anyway, and functions not exactly, by as little. Other numbers,
+and whole ones by whole ones, whose quotients may be whole, are divided as the source says.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.ops import Broadcast, lookup
+from ingot.compiler.graph.ops import lookup
 from ingot.compiler.graph.rewriter import (
     defined_by,
     literal_of_value,
@@ -180,8 +180,9 @@ class _Rescaling:
         x, number = op.operands[0], splat_of(op.operands[1])
         if number is None or tensor_type(x).dtype is not _F32 or not self._is_inexact(x):
             return None
-        factor = 1.0 / float(number) if number else math.inf
-        if not _LEAST < abs(factor) < _GREATEST:
+        known, factor = self.of(x), 1.0 / float(number) if number else math.inf
+        is_counted = known is not None and known.is_whole and float(number).is_integer()
+        if is_counted or not _LEAST < abs(factor) < _GREATEST:
             return None
         return builder.value("mul", x, builder.full(factor, _F32, tensor_type(x).shape))
 
@@ -260,15 +261,10 @@ class _Rescaling:
         """A broadcast weight times a number."""
         if (known := splat_of(x)) is not None:
             return builder.full(float(known) * number, _F32, tensor_type(x).shape)
-        op = defined_by(x, "broadcast")
-        assert op is not None
-        small = op.operands[0]
+        small = x.op.operands[0]
         scaled = builder.value("mul", small, builder.full(number, _F32, tensor_type(small).shape))
         self.weights.add(scaled)
-        attributes = Broadcast.of(op)
-        return builder.value(
-            "broadcast", scaled, shape=attributes.shape, dimensions=attributes.dimensions
-        )
+        return builder.like(x.op, scaled)
 
 
 def _of_numbers(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> _Known | None:

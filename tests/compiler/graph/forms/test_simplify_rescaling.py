@@ -107,6 +107,13 @@ def test_what_comes_from_no_contraction_is_divided() -> None:
     assert check(module, x, 0)["div"] == before["div"]
 
 
+def test_whole_numbers_by_whole_ones_are_divided() -> None:
+    layer = Layer()
+    numbers = layer.op("div", layer.sums(), 41)  # 41 times its reciprocal is less than 1
+    x = RANDOM.integers(0, 256, (ROWS, STEPS), np.uint8)
+    assert check(layer.module(layer.b.value("floor", numbers)), x, 0)["div"] == 1
+
+
 def test_numbers_may_be_infinite_behind_a_contraction() -> None:
     layer = Layer()
     large = layer.op("mul", layer.sums(), np.full(COLUMNS, 1e35))
@@ -144,7 +151,7 @@ def test_scales_of_other_floats_keep_their_dtype(kind: Any) -> None:
         dimensions = (1,) if isinstance(number, np.ndarray) else ()
         y = layer.b.value("broadcast", y, shape=SHAPE, dimensions=dimensions)
         x = layer.b.value(name, x, y)
-    rows = RANDOM.integers(0, 256, (ROWS, STEPS)).astype(np.uint8)
+    rows = RANDOM.integers(0, 8, (ROWS, STEPS)).astype(np.uint8)  # sums that f16 holds
     counts = check(layer.module(x), rows, most=0.0)
     assert (counts["mul"], counts["div"]) == (2, 1)
 

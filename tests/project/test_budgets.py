@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2470,
     "compiler/bundling": 720,
     "compiler/dispatch": 2160,
-    "compiler/frontends": 32460,
+    "compiler/frontends": 32470,
     "compiler/graph": 10060,
     "compiler/ir": 2270,
     "compiler/kernels": 13140,

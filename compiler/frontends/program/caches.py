@@ -391,7 +391,8 @@ class Step:
         )
         ends = broadcast_to((self.positions + 1)[:, None, :], (rows, group, tokens))
         ends = astype(reshape(ends, (rows, group * tokens)), "i32")
-        sight = {"scale": scale or 1 / math.sqrt(own.dims[0]), "cap": float(cap)}
+        scale = 1 / math.sqrt(own.dims[0]) if scale is None else scale
+        sight = {"scale": float(scale), "cap": float(cap)}
         sight |= {"window": own.window, "ring": own.layout == "ring"}
         k, v = (self._pools[key] for key in self._keys(layer))
         operands = (astype(q, "f32"), k, v, self._table, ends)

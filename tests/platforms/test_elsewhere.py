@@ -12,7 +12,7 @@ import pytest
 
 import ingot
 from ingot.compiler.targets.cpu.compilers import find_ziglang
-from tests.support.emulators import ZIG_FLAGS, ZIG_TARGETS, need_tool, zig_cc
+from tests.support.emulators import ZIG_TARGETS, need_tool, zig_cc, zig_flags
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ def wine_prefix(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def _build(machine: Machine, program: Path, *files: str | Path) -> None:
     need_tool(machine.command[0])
-    zig = (str(find_ziglang()), "cc", *ZIG_FLAGS)
+    zig = (str(find_ziglang()), "cc", *zig_flags(machine.target[0]))
     _compile(program, *zig, "-target", *machine.target, *files)
 
 
@@ -126,7 +126,7 @@ def test_windows_says_hello_by_the_dll(tmp_path: Path, wine_prefix: str) -> None
     _build(machine, library, "-shared", "-s", "-DINGOT_API=__declspec(dllexport)")
     program, sample = tmp_path / "hello.exe", ROOT / "samples/hello"
     files = (sample / "hello.c", tmp_path / "ingot.lib", "-o", program)
-    zig_cc(*machine.target, *ZIG_FLAGS, f"-I{ROOT / 'csrc/include'}", *files)
+    zig_cc(*machine.target, *zig_flags(*machine.target), f"-I{ROOT / 'csrc/include'}", *files)
     ingot.compile(sample / "hello.onnx", variants=[machine.variant]).save(tmp_path / "hello.ingot")
     said = _run(machine, program, "hello.ingot", "0", "1", "2", "3", prefix=wine_prefix)
     assert said.split() == ["1", "2", "3", "4"]

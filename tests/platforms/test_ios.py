@@ -13,7 +13,7 @@ import pytest
 
 import ingot
 from ingot.compiler.targets.cpu.compilers import find_ziglang
-from tests.support.emulators import ZIG_FLAGS, need_tool, need_zig, zig_cc
+from tests.support.emulators import need_tool, need_zig, zig_cc, zig_flags
 from tests.support.object_files import macho_libraries, macho_symbols
 
 pytestmark = pytest.mark.slow
@@ -76,8 +76,9 @@ def test_macos_links_it_with_libsystem(bundle: Path, tmp_path: Path) -> None:
 def test_aarch64_reads_digits_by_it(bundle: Path, tmp_path: Path) -> None:
     need_tool("qemu-aarch64")
     program = tmp_path / "example"
-    words = (*FLAGS, *ZIG_FLAGS, *_sources(bundle), "example.c", "-o", program)
-    zig_cc("aarch64-linux-musl", *words, folder=bundle)
+    target = "aarch64-linux-musl"
+    words = (*FLAGS, *zig_flags(target), *_sources(bundle), "example.c", "-o", program)
+    zig_cc(target, *words, folder=bundle)
     done = subprocess.run(["qemu-aarch64", program], capture_output=True, text=True, check=True)
     words: Sequence[str] = done.stdout.split()[1:]
     scores = np.array([int(each, 16) for each in words], np.uint32).view(np.float32)

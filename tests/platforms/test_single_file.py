@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ingot.hal import header
-from tests.support.emulators import ZIG_FLAGS, zig_cc
+from tests.support.emulators import zig_cc, zig_flags
 from tests.support.object_files import macho_libraries, macho_symbols, pe_exports
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ TARGETS = (
     CORTEX_M4,
 )
 INCLUDES = (f"-I{CSRC / 'include'}", f"-I{CSRC}")
-SHARED = (*ZIG_FLAGS, "-shared", "-s", "-fvisibility=hidden")
+SHARED = ("-shared", "-s", "-fvisibility=hidden")
 PARTS = ("INGOT_NO_THREADS", "INGOT_NO_FILES", "INGOT_NO_LOADER", "INGOT_NO_MALLOC")
 PUBLIC = header.declarations(header.read("ingot.h"))
 
@@ -83,7 +83,8 @@ def test_dylib_needs_the_system_only_and_exports_the_interface(
     machine: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "libingot.dylib"
-    zig_cc(f"{machine}-macos", *INCLUDES, *SHARED, SOURCE, "-o", path)
+    target = f"{machine}-macos"
+    zig_cc(target, *zig_flags(target), *INCLUDES, *SHARED, SOURCE, "-o", path)
     data = path.read_bytes()
     exported = {each.name for each in macho_symbols(data) if not each.is_undefined}
     assert macho_libraries(data) == {"/usr/lib/libSystem.B.dylib"}
@@ -95,7 +96,8 @@ def test_dylib_needs_the_system_only_and_exports_the_interface(
 def test_dll_exports_the_interface(tmp_path: Path) -> None:
     path = tmp_path / "ingot.dll"
     api = "-DINGOT_API=__declspec(dllexport)"
-    zig_cc("x86_64-windows-gnu", *INCLUDES, *SHARED, api, SOURCE, "-o", path)
+    target = "x86_64-windows-gnu"
+    zig_cc(target, *zig_flags(target), *INCLUDES, *SHARED, api, SOURCE, "-o", path)
     exported = pe_exports(path.read_bytes())
     assert {name for name in exported if f"{name}(" not in PUBLIC} == set()
     assert "ingot_session_call" in exported

@@ -28,7 +28,6 @@ from ingot.hal.spec import DType, dtype_of_code
 
 __all__ = [
     "EMULATED",
-    "ZIG_FLAGS",
     "ZIG_TARGETS",
     "Job",
     "borrowed_headers",
@@ -40,6 +39,7 @@ __all__ = [
     "run_jobs",
     "run_module",
     "zig_cc",
+    "zig_flags",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -62,12 +62,16 @@ ZIG_TARGETS = {
     "arm": ("thumb-linux-musleabihf", "-mcpu=cortex_a7"),
     "riscv64": ("riscv64-linux-musl",),
 }
-ZIG_FLAGS = (
-    *("-Os", "-fno-sanitize=undefined"),
-    *("-fno-unwind-tables", "-fno-asynchronous-unwind-tables"),
-)
-"""Of all programs, as of bundles: zig compiles a C library for each level, with and without unwind
-tables, which takes it most of a minute."""
+
+
+def zig_flags(target: str) -> tuple[str, ...]:
+    """Of all programs for a target, as of bundles: zig compiles a C library for each level, with
+    and without unwind tables, which takes it most of a minute. That of Windows needs the tables."""
+    flags = ("-Os", "-fno-sanitize=undefined")
+    if "windows" in target:
+        return flags
+    return (*flags, "-fno-unwind-tables", "-fno-asynchronous-unwind-tables")
+
 
 _BORROWED = {
     "aarch64-ios": ("any-darwin-any",),
@@ -148,7 +152,8 @@ def program(machine: str) -> Path:
     path = _FOLDER / f"emulated-{machine}"
     csrc = _ROOT / "csrc"
     words = (f"-I{csrc}", f"-I{csrc / 'include'}", csrc / "ingot.c", "-o", path)
-    zig_cc(*ZIG_TARGETS[machine], *ZIG_FLAGS, _ROOT / "tests/platforms/emulated.c", *words)
+    target = ZIG_TARGETS[machine]
+    zig_cc(*target, *zig_flags(target[0]), _ROOT / "tests/platforms/emulated.c", *words)
     return path
 
 

@@ -193,6 +193,7 @@ def test_the_graph_folds_zooms_and_shows_what_is_chosen(
     assert not browser.evaluate(overlap)
     upward = f"{PANE}.scene.edges.filter(({{ from, to }}) => from.box.y >= to.box.y).length"
     assert browser.evaluate(upward) == 0
+    browser.wait(f"{PANE}.surface.transform.k > 0")  # until it has been laid out
     scale = browser.evaluate(f"{PANE}.surface.transform.k")
     browser.wheel(500, 500, -400)
     browser.wait(f"{PANE}.surface.transform.k > {scale}")

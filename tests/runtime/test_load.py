@@ -164,7 +164,7 @@ def test_reserved_fields_are_zero() -> None:
     place = slice(section["offset"], section["offset"] + known.size("ingot_layout_dim_t"))
     (dim,) = known.unpack("ingot_layout_dim_t", bytes(data[place]))
     data[place] = known.pack("ingot_layout_dim_t", [{**dim, "reserved": 7}])
-    with pytest.raises(ingot.DataLoss, match=r"dim 0 has .* a reserved field"):
+    with pytest.raises(ingot.DataLoss, match=r"dim 0 has bad .* reserved field"):
         ingot.load(with_checksums(data))
 
 

@@ -116,47 +116,20 @@ static void what_is_busy_cannot_be_forked_and_what_cannot_be_written_is_said(voi
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 
-typedef struct bytes_t {
-  uint8_t data[8 * 4096];
-  size_t length;
-  size_t place;
-} bytes_t;
-
-static bool write_bytes(void *user, const void *data, size_t length) {
-  bytes_t *bytes = user;
-  if (length > sizeof(bytes->data) - bytes->length) return false;
-  memcpy(bytes->data + bytes->length, data, length);
-  bytes->length += length;
-  return true;
-}
-
-static bool read_bytes(void *user, void *data, size_t length) {
-  bytes_t *bytes = user;
-  if (length > bytes->length - bytes->place) return false;
-  memcpy(data, bytes->data + bytes->place, length);
-  bytes->place += length;
-  return true;
-}
-
-static ingot_status_t load(ingot_session_t *session, bytes_t *bytes) {
-  bytes->place = 0;
-  return ingot_session_load_state(session, read_bytes, bytes);
-}
-
 static void state_comes_back_from_bytes(void) {
   const size_t places[4] = {0, 4096, 3 * 4096 - 1, CACHE_LENGTH - 1};
   harness_program_t program;
   ingot_session_t *other = NULL;
-  static bytes_t bytes;
+  static harness_bytes_t bytes;
   REQUIRE_OK(harness_load(&harness, sum_module("cache", CACHE_LENGTH), NULL, &program));
   EXPECT_EQUAL(sum(program.session, 5), 105);
   for (int i = 0; i < 4; ++i) {
     bytes.length = 0;
     set_cache(&program, places[i], 7);
-    REQUIRE_OK(ingot_session_save_state(program.session, write_bytes, &bytes));
+    REQUIRE_OK(ingot_session_save_state(program.session, harness_write, &bytes));
     EXPECT(bytes.length < 4096 + 256); /* the other pages are zeros */
     REQUIRE_OK(ingot_session_create(program.program, NULL, &other));
-    EXPECT_OK(load(other, &bytes));
+    EXPECT_OK(harness_load_state(other, &bytes));
     EXPECT_EQUAL(bytes.place, bytes.length);
     EXPECT_EQUAL(cache_at(&program, other, places[i]), 7);
     EXPECT_EQUAL(cache_at(&program, other, 4097), 0);
@@ -172,31 +145,32 @@ static void state_of_another_module_is_refused(void) {
   const char *messages[3] = {"", "it has 'cache': u8[20483] where the session has 'cast'",
                              "it has 'cache': u8[20483] where the session has 'cache': u8[17]"};
   harness_program_t program;
-  static bytes_t bytes;
+  static harness_bytes_t bytes;
   REQUIRE_OK(harness_load(&harness, sum_module(names[0], lengths[0]), NULL, &program));
-  REQUIRE_OK(ingot_session_save_state(program.session, write_bytes, &bytes));
+  REQUIRE_OK(ingot_session_save_state(program.session, harness_write, &bytes));
   for (int i = 1; i < 3; ++i) {
     harness_program_t other;
     REQUIRE_OK(harness_load(&harness, sum_module(names[i], lengths[i]), NULL, &other));
-    EXPECT_STATUS(load(other.session, &bytes), INVALID_ARGUMENT, messages[i]);
+    EXPECT_STATUS(harness_load_state(other.session, &bytes), INVALID_ARGUMENT, messages[i]);
     EXPECT_EQUAL(sum(other.session, 1), 101);
     harness_unload(&other);
   }
   bytes.data[12] = 2;
-  EXPECT_STATUS(load(program.session, &bytes), INVALID_ARGUMENT, "2 variables, the session has 3");
+  EXPECT_STATUS(harness_load_state(program.session, &bytes), INVALID_ARGUMENT,
+                "2 variables, the session has 3");
   bytes.data[8] = 3;
-  EXPECT_STATUS(load(program.session, &bytes), INCOMPATIBLE, "version 3");
+  EXPECT_STATUS(harness_load_state(program.session, &bytes), INCOMPATIBLE, "version 3");
   harness_unload(&program);
 }
 
 /* No byte may be changed, and none be missing. */
 static void damaged_state_changes_nothing(void) {
   harness_program_t program;
-  static bytes_t whole;
-  static bytes_t damaged;
+  static harness_bytes_t whole;
+  static harness_bytes_t damaged;
   REQUIRE_OK(harness_load(&harness, sum_module("cache", CACHE_LENGTH), NULL, &program));
   set_cache(&program, 5000, 7);
-  REQUIRE_OK(ingot_session_save_state(program.session, write_bytes, &whole));
+  REQUIRE_OK(ingot_session_save_state(program.session, harness_write, &whole));
   EXPECT_EQUAL(sum(program.session, 1), 101);
   for (size_t place = 0; place < whole.length; place += place < 256 ? 1 : 97) {
     for (int change = 0; change < 3; ++change) {
@@ -204,13 +178,13 @@ static void damaged_state_changes_nothing(void) {
       if (change == 0) damaged.length = place;
       if (change == 1) damaged.data[place] ^= 1;
       if (change == 2) damaged.data[place] ^= 0x80;
-      ingot_status_t status = load(program.session, &damaged);
+      ingot_status_t status = harness_load_state(program.session, &damaged);
       EXPECT(status != NULL);
       ingot_status_free(status);
     }
   }
   EXPECT_EQUAL(sum(program.session, 1), 102);
-  EXPECT_OK(load(program.session, &whole));
+  EXPECT_OK(harness_load_state(program.session, &whole));
   EXPECT_EQUAL(sum(program.session, 1), 101);
   harness_unload(&program);
 }
@@ -222,18 +196,18 @@ static ingot_status_t use_state(const ingot_allocator_t *allocator) {
   harness_t small;
   harness_program_t made = {.file = {NULL, 0}};
   ingot_session_t *fork = NULL;
-  static bytes_t bytes;
+  static harness_bytes_t bytes;
   int64_t total = 0;
   bytes.length = 0;
   ingot_status_t status = harness_create(allocator, &small);
   if (!status) status = harness_load(&small, sum_module("cache", CACHE_LENGTH), NULL, &made);
   if (!status) status = call(&small, made.session, 1, &total);
-  if (!status) status = ingot_session_save_state(made.session, write_bytes, &bytes);
+  if (!status) status = ingot_session_save_state(made.session, harness_write, &bytes);
   if (!status) status = ingot_session_fork(made.session, &fork);
   if (!status) status = call(&small, fork, 1, &total);
   if (!status) EXPECT_EQUAL(total, 102);
   if (!status) status = ingot_session_reset(made.session);
-  if (!status) status = load(made.session, &bytes);
+  if (!status) status = harness_load_state(made.session, &bytes);
   if (!status) status = call(&small, made.session, 2, &total);
   if (!status) EXPECT_EQUAL(total, 103);
   ingot_session_release(fork);

@@ -67,33 +67,6 @@ static ingot_status_t call(const harness_t *on, ingot_session_t *session, int64_
   return status;
 }
 
-typedef struct bytes_t {
-  uint8_t data[4096];
-  size_t length;
-  size_t place;
-} bytes_t;
-
-static bool write_bytes(void *user, const void *data, size_t length) {
-  bytes_t *bytes = user;
-  if (length > sizeof(bytes->data) - bytes->length) return false;
-  memcpy(bytes->data + bytes->length, data, length);
-  bytes->length += length;
-  return true;
-}
-
-static bool read_bytes(void *user, void *data, size_t length) {
-  bytes_t *bytes = user;
-  if (length > bytes->length - bytes->place) return false;
-  memcpy(data, bytes->data + bytes->place, length);
-  bytes->place += length;
-  return true;
-}
-
-static ingot_status_t load(ingot_session_t *session, bytes_t *bytes) {
-  bytes->place = 0;
-  return ingot_session_load_state(session, read_bytes, bytes);
-}
-
 static void what_is_outgrown_is_not_counted_for_long(void) {
   harness_program_t program;
   ingot_session_t *fork = NULL;
@@ -125,16 +98,16 @@ static void saved_lengths_are_checked(void) {
   const size_t place = 16 + 12; /* the dims of rows */
   const int64_t lengths[] = {INT64_MAX, INT64_MIN, -1, INT64_C(1) << 62, INT64_C(1) << 56, 24, 0};
   harness_program_t program;
-  static bytes_t bytes;
+  static harness_bytes_t bytes;
   int64_t rows[3] = {0, 0, 0};
   int64_t y = 0;
   REQUIRE_OK(harness_load(&harness, growing_module(), NULL, &program));
   for (int i = 0; i < 2; ++i) EXPECT_OK(call(&harness, program.session, 2, &y));
-  EXPECT_OK(ingot_session_save_state(program.session, write_bytes, &bytes));
+  EXPECT_OK(ingot_session_save_state(program.session, harness_write, &bytes));
   for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); ++i) {
-    bytes_t changed = bytes;
+    harness_bytes_t changed = bytes;
     memcpy(changed.data + place, &lengths[i], sizeof(lengths[i]));
-    ingot_status_t status = load(program.session, &changed);
+    ingot_status_t status = harness_load_state(program.session, &changed);
     EXPECT(status != NULL);
     ingot_status_free(status);
     EXPECT_OK(ingot_session_read_variable(program.session, program.module, ROWS, rows, 16));
@@ -150,7 +123,7 @@ static void saved_lengths_are_checked(void) {
   harness_unload(&program);
 }
 
-static void use(harness_program_t *program, bytes_t *bytes) {
+static void use(harness_program_t *program, harness_bytes_t *bytes) {
   const ingot_session_options_t options = {.memory_limit = 1 << 20};
   ingot_session_t *fork = NULL;
   int64_t y = 0;
@@ -161,10 +134,10 @@ static void use(harness_program_t *program, bytes_t *bytes) {
   REQUIRE_OK(ingot_session_create(program->program, &options, &program->session));
   ingot_status_free(call(&harness, program->session, 3, &y));
   ingot_status_free(ingot_session_fork(program->session, &fork));
-  ingot_status_free(ingot_session_save_state(program->session, write_bytes, bytes));
+  ingot_status_free(ingot_session_save_state(program->session, harness_write, bytes));
   ingot_status_free(call(&harness, program->session, 7, &y));
   ingot_status_free(ingot_session_reset(program->session));
-  ingot_status_free(load(program->session, bytes));
+  ingot_status_free(harness_load_state(program->session, bytes));
   ingot_status_free(
       ingot_session_read_variable(program->session, program->module, ROWS, some, sizeof(some)));
   ingot_status_free(
@@ -178,7 +151,7 @@ static void sealed_mutations_give_a_status_or_state(void) {
   int ran = 0;
   for (int round = 0; round < ROUNDS; ++round) {
     harness_program_t program = {.file = growing_module()};
-    static bytes_t bytes;
+    static harness_bytes_t bytes;
     for (uint64_t changes = 1 + test_random(&random) % 2; changes > 0; --changes) {
       uint64_t draw = test_random(&random);
       program.file.data[draw % program.file.length] = (uint8_t)(draw >> 40 & 0x1F);
@@ -200,18 +173,18 @@ static ingot_status_t use_state(const ingot_allocator_t *allocator) {
   harness_t small;
   harness_program_t made = {.file = {NULL, 0}};
   ingot_session_t *fork = NULL;
-  static bytes_t bytes;
+  static harness_bytes_t bytes;
   int64_t y = 0;
   int64_t rows[2] = {0, 0};
   bytes.length = 0;
   ingot_status_t status = harness_create(allocator, &small);
   if (!status) status = harness_load(&small, growing_module(), NULL, &made);
   if (!status) status = call(&small, made.session, 2, &y);
-  if (!status) status = ingot_session_save_state(made.session, write_bytes, &bytes);
+  if (!status) status = ingot_session_save_state(made.session, harness_write, &bytes);
   if (!status) status = ingot_session_fork(made.session, &fork);
   if (!status) status = call(&small, fork, 5, &y);
   if (!status) EXPECT_EQUAL(y, 2);
-  if (!status) status = load(fork, &bytes);
+  if (!status) status = harness_load_state(fork, &bytes);
   if (!status) status = call(&small, fork, 3, &y);
   if (!status) EXPECT_EQUAL(y, 2);
   if (!status) status = ingot_session_write_variable(fork, made.module, ROWS, rows, 16);

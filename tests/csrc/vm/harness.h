@@ -87,4 +87,32 @@ static inline ingot_status_t harness_find(void *user, const char *scope, const c
 
 static const ingot_parameters_t harness_parameters = {NULL, harness_find};
 
+/* A saved state in memory, for ingot_session_save_state and ingot_session_load_state. */
+typedef struct harness_bytes_t {
+  uint8_t data[8 * 4096];
+  size_t length;
+  size_t place; /* of the next byte that is read */
+} harness_bytes_t;
+
+static inline bool harness_write(void *user, const void *data, size_t length) {
+  harness_bytes_t *bytes = user;
+  if (length > sizeof(bytes->data) - bytes->length) return false;
+  memcpy(bytes->data + bytes->length, data, length);
+  bytes->length += length;
+  return true;
+}
+
+static inline bool harness_read(void *user, void *data, size_t length) {
+  harness_bytes_t *bytes = user;
+  if (length > bytes->length - bytes->place) return false;
+  memcpy(data, bytes->data + bytes->place, length);
+  bytes->place += length;
+  return true;
+}
+
+static inline ingot_status_t harness_load_state(ingot_session_t *session, harness_bytes_t *bytes) {
+  bytes->place = 0;
+  return ingot_session_load_state(session, harness_read, bytes);
+}
+
 #endif /* INGOT_TESTS_HARNESS_H_ */

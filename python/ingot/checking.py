@@ -21,6 +21,7 @@ from ingot.compiler import compile, ir
 from ingot.compiler.checking import CheckingForm, Dispatch, compile_for_checking
 from ingot.compiler.frontends.natives import OwnOps
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.forms.round_rows import set_precision
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.references.natives import native_functions
 from ingot.compiler.own_kernels import checked_kernels
@@ -50,6 +51,8 @@ __all__ = [
 
 _QUIET = frozenset({"constant", "broadcast", "reshape", "dim", "return"})
 
+_ROUNDED = 0.05  # how far a whole model may be off whose factors have 8 bits
+
 _Array = npt.NDArray[Any]
 
 
@@ -70,7 +73,8 @@ class Comparison:
     dispatches may be as far off as the op table says. `parameters` are external weights, as for
     `ingot.load`; `device` is the URI of the device whose kernels are compared; `outputs` choose
     results as for `ingot.compile`; `own` are native functions, and kernels of the user's, which are
-    compared where there is a function of the same name.
+    compared where there is a function of the same name. `precision` is as for `ingot.compile`: a
+    dispatch is compared with what it rounds, a result with the source as it is.
     """
 
     path: str
@@ -82,6 +86,13 @@ class Comparison:
     device: str = "cpu"
     outputs: Sequence[str] | None = None
     own: OwnFile = field(default_factory=OwnFile)
+    precision: str = "f32"
+
+    def tolerance_of(self, dtype: DType) -> float:
+        """The largest error of a result, relative to its largest element."""
+        if self.tolerance is not None:
+            return self.tolerance
+        return dtype.tolerance and max(dtype.tolerance, 0 if self.precision == "f32" else _ROUNDED)
 
     @property
     def own_ops(self) -> OwnOps:
@@ -198,7 +209,7 @@ def compare_model(what: Comparison, case_folder: str | None = None) -> CheckRepo
     )
     natives = what.own.functions
     model = load(module, parameters=what.parameters, device=what.device, natives=natives)
-    results = _compare_results(model, run, what.tolerance)
+    results = _compare_results(model, run, what)
     return CheckReport(*counts, (), tuple(results), own=own)
 
 
@@ -241,6 +252,7 @@ def run_for_checking(what: Comparison) -> CheckedRun:
     _refuse_module(what.path)
     own, natives = what.own_ops, what.own.functions
     source = read_source(what.path, parameters=what.kind, outputs=what.outputs, own_ops=own)
+    set_precision(source, what.precision)
     options: Any = {"target": what.device.partition(":")[0], "parameters": what.kind, "own": own}
     form = compile_for_checking(source, progress=what.progress, **options)
     model = load(form.compiled, parameters=what.parameters, device=what.device, natives=natives)
@@ -378,9 +390,7 @@ def _scale(reference: _Array) -> float:
 # The model as a whole.
 
 
-def _compare_results(
-    model: Model, run: CheckedRun, tolerance: float | None
-) -> Iterator[CheckedResult]:
+def _compare_results(model: Model, run: CheckedRun, what: Comparison) -> Iterator[CheckedResult]:
     """The model as it is shipped beside its interpreted source."""
     results = model.functions["main"].tensors(*run.arguments)
     compiled = results if isinstance(results, tuple) else (results,)
@@ -389,7 +399,7 @@ def _compare_results(
         expected = interpret(source, "main", run.arguments, run.weights)
     values = zip(model.signature.results, compiled, expected, strict=True)
     for value, ours, reference in values:
-        allowed = value.dtype.tolerance if tolerance is None else tolerance
+        allowed = what.tolerance_of(value.dtype)
         yield CheckedResult(value.name, _error_of(ours, reference), allowed)
 
 

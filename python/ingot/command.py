@@ -26,6 +26,7 @@ from ingot.command_line import (
 )
 from ingot.compile_options import (
     add_outputs,
+    add_precision,
     add_shape_options,
     add_weight_options,
     parse_length,
@@ -278,12 +279,13 @@ def _add_comparison(parser: argparse.ArgumentParser) -> None:
         "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
     )
     add_outputs(parser)
+    add_precision(parser)
     add_dim(parser, "the size of a dim that the model leaves open (1)")
     parser.add_argument(
         "--tolerance",
         type=_number,
         help="largest error allowed, relative to the largest value (of a dispatch what the op "
-        "table says, of a result 1e-4 for f32)",
+        "table says, of a result 1e-4 for f32, .05 where --precision rounds)",
     )
     add_parameters(parser)
     parser.add_argument("--device", default="cpu", help="whose kernels to check (%(default)s)")
@@ -311,6 +313,7 @@ def _comparison(options: argparse.Namespace, progress: Callable[[str], None]) ->
         options.device,
         options.outputs,
         read_natives(options.natives),
+        options.precision,
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_outputs",
+    "add_precision",
     "add_shape_options",
     "add_weight_options",
     "compile_arguments",
@@ -53,6 +54,10 @@ def add_weight_options(parser: argparse.ArgumentParser) -> None:
         metavar="RANK|ADAPTER",
         help="room for adapters (LoRA) of a language model: a rank, or those that are to fit",
     )
+    add_precision(parser)
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         default="f32",

@@ -155,6 +155,23 @@ def test_digits_is_right(batch: int) -> None:
     assert check(DIGITS, batch=batch) == "6 dispatches compared"
 
 
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+def test_what_precision_rounds_is_compared_as_it_was_rounded(
+    precision: str, write: Callable[[str], str]
+) -> None:
+    rng = np.random.default_rng(0)
+    text, weights = CODES, {"scales": rng.random((4, 32), np.float32)}
+    weights["codes"] = rng.integers(0, 16, (128, 32)).astype(dtype("u4").numpy)
+    if precision == "bf16":
+        text = PARAMETERS.replace("64,32", "64,64").replace("64, 32", "64, 64")
+        text = text.replace("[n,32]", "[n,64]")
+        weights = {"weight": rng.normal(0, 0.1, (64, 64)).astype(np.float32)}
+    given = Comparison(write(text), sizes={"n": 3}, parameters=weights, precision=precision)
+    report = compare_model(given)
+    assert report.problem == ""
+    assert 1e-4 < report.results[0].error < report.results[0].allowed == 0.05
+
+
 def test_a_wrong_kernel_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     make_wrong(monkeypatch, "convolution", "add", "sub", "norm2")
     with pytest.raises(Mismatch) as caught:

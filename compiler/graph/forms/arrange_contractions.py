@@ -3,7 +3,7 @@
 A product needs each group of dims (rows, columns, depth) of an operand to be one run of
 memory, and its columns to be one dim; an operand that is not gets a transpose or a reshape
 in front. A convolution becomes channels
-last, without dilation of its input (zeros are put between its elements), without groups
+last, without dilation of its input (`spread_inputs.py`), without groups
 (one convolution per group, of integers one for as many as a panel has columns for, or `depthwise`
 where groups are narrow, or a product per group where windows are one pixel), and its right side is
 packed even if it is known only at the call. Windows that no kernel has become other ops
@@ -30,6 +30,7 @@ from ingot.compiler.graph.forms.pack_weights import (
     is_pointwise,
     pack_convolution,
 )
+from ingot.compiler.graph.forms.spread_inputs import divide_phases, has_phases
 from ingot.compiler.graph.ops import PANEL, Convolution, DotGeneral, lanes_of_groups, parse_layout
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, TensorType, Value
@@ -181,6 +182,9 @@ def _channels_last(op: Op, builder: Builder) -> Sequence[Value]:
 
 def _dilate_input(op: Op, builder: Builder) -> Sequence[Value]:
     x, w = op.operands
+    for axis, step in enumerate(Convolution.of(op).lhs_dilation):
+        if step != 1 and has_phases(op, axis):
+            return [divide_phases(op, builder, axis)]
     rank = tensor_type(x).rank
     none = (0,) * rank
     interior = (0, *(step - 1 for step in Convolution.of(op).lhs_dilation), 0)

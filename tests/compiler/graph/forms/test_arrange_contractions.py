@@ -142,21 +142,43 @@ def test_groups_of_bytes_become_as_many_convolutions_as_panels(
     assert (names["conv_packed"], names["convolution"]) == (expected, 0)
 
 
-def test_dilation_of_the_input_becomes_zeros_between_its_elements() -> None:
-    names = check(
-        module_of(
-            "convolution",
-            [(1, 2, 4, 5), (3, 2, 3, 3)],
-            strides=(1, 1),
-            padding=((2, 1), (2, 2)),
-            lhs_dilation=(2, 3),
-            rhs_dilation=(1, 1),
-            groups=1,
-            layout="nchw,oihw->nchw",
-            dtype=F32,
-        )
-    )
-    assert {"pad", "conv_packed"} <= set(names)
+@pytest.mark.parametrize(
+    ("size", "step", "pads", "groups", "count"),
+    [
+        (4, 2, (2, 2), 1, 1),  # all phases in one convolution, the first result is of the second
+        (3, 2, (1, 2), 1, 2),  # windows of one and of two elements
+        (5, 3, (-1, 7), 2, 2),  # in two groups
+        (2, 4, (1, 4), 1, 1),  # half of the results meet zeros only
+        (1, 2, (0, -1), 1, 1),
+    ],
+)
+def test_phases_of_a_spread_input_are_convolutions_without_zeros(
+    size: int, step: int, pads: tuple[int, int], groups: int, count: int
+) -> None:
+    module = module_of(
+        "convolution", [(1, 2 * groups, 4, 5), (3 * groups, 2, size, 3)], groups=groups,
+        padding=(pads, (2, 2)), lhs_dilation=(step, 1), layout="nchw,oihw->nchw",
+    )  # fmt: skip
+    names = check(module)
+    assert (names["conv_packed"] + names["depthwise"], names["convolution"]) == (count, 0)
+
+
+@pytest.mark.parametrize(
+    ("strides", "dilation", "groups"),
+    [((1, 2), (1, 1), 1), ((1, 1), (1, 2), 1), ((1, 1), (1, 1), 2)],
+)
+def test_other_spread_inputs_get_zeros_between_their_elements(
+    strides: tuple[int, int], dilation: tuple[int, int], groups: int
+) -> None:
+    module = module_of(
+        "convolution", [(1, groups, 4, 5), (3 * groups, 1, 3, 3)], groups=groups, strides=strides,
+        padding=((2, 1), (2, 2)), lhs_dilation=(1, 3), rhs_dilation=dilation,
+        layout="nchw,oihw->nchw",
+    )  # fmt: skip
+    names = check(module)
+    assert names["conv_packed"] + names["depthwise"] == 1
+    assert names["pad"]
+    assert not names["reverse"] + names["convolution"]
 
 
 @pytest.mark.parametrize(

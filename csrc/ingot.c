@@ -63,6 +63,7 @@
 #include "module/container.c"
 #include "module/file.c"
 #include "module/instruction.c"
+#include "module/load.c"
 #include "module/module.c"
 #include "module/refuse.c"
 #include "module/tables.c"
@@ -84,6 +85,7 @@
 #include "vm/state.c"
 #include "vm/view.c"
 
+#include "api/create_program.c"
 #include "api/device.c"
 #include "api/host_kernel.c"
 #include "api/json.c"

@@ -1,5 +1,5 @@
 /* Links: functions of one module that another one calls, by the name MODULE.FUNCTION. Here they are
- * found and compared when a program is made; inner.c calls them.
+ * compared when a program is made; inner.c calls them.
  */
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "base/dtype.h"
 #include "base/text.h"
 
-/* -- names ------------------------------------------------------------------------------------- */
+/* -- signatures -------------------------------------------------------------------------------- */
 
 static const ingot_module_t *module_of(const ingot_program_t *program, uint32_t function) {
   return program->images[program->functions[function].image].module;
@@ -16,22 +16,6 @@ static const ingot_module_t *module_of(const ingot_program_t *program, uint32_t 
 static const ingot_layout_function_t *layout_of(const ingot_program_t *program, uint32_t function) {
   return &module_of(program, function)->functions[program->functions[function].function];
 }
-
-bool ingot_program_find_link(const ingot_program_t *program, const char *name,
-                             uint32_t *out_function) {
-  for (uint32_t i = 0; i < program->function_count; ++i) {
-    const char *own = ingot_module_string(module_of(program, i), layout_of(program, i)->name);
-    const char *scope = program->names[program->functions[i].image];
-    size_t length = strlen(scope);
-    if (length == 0 || strncmp(name, scope, length) != 0 || name[length] != '.') continue;
-    if (strcmp(name + length + 1, own) != 0) continue;
-    *out_function = i;
-    return true;
-  }
-  return false;
-}
-
-/* -- signatures -------------------------------------------------------------------------------- */
 
 /* Whether a value of a function is what a module that calls it says. A dim that the function knows
  * must be that number where it is an argument; one that only the call tells is compared there. */

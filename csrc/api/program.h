@@ -44,6 +44,17 @@ static inline const ingot_allocator_t *ingot_program_allocator(const ingot_progr
   return ingot_hal_device_allocator(program->device);
 }
 
+static inline const char *ingot_program_function_name(const ingot_program_t *program,
+                                                      uint32_t ordinal) {
+  ingot_program_function_t function = program->functions[ordinal];
+  const ingot_module_t *module = program->images[function.image].module;
+  return ingot_module_string(module, module->functions[function.function].name);
+}
+
+/* The function called MODULE.FUNCTION. */
+bool ingot_program_find_link(const ingot_program_t *program, const char *name,
+                             uint32_t *out_function);
+
 /* Which parameters init functions get, and which of them run: without `swaps` those whose globals
  * are not all there, else those that read a parameter of `scope`, or of any if that is NULL. */
 typedef struct ingot_making_t {
@@ -80,11 +91,7 @@ ingot_status_t ingot_program_refuse_scope(const ingot_program_t *program, const 
 ingot_status_t ingot_program_take_natives(ingot_program_t *program,
                                           const ingot_program_options_t *options);
 
-/* link.c: the function called MODULE.FUNCTION. */
-bool ingot_program_find_link(const ingot_program_t *program, const char *name,
-                             uint32_t *out_function);
-
-/* Whether it takes and gives what the module that calls it says. */
+/* link.c: whether a function takes and gives what the module that calls it says. */
 bool ingot_program_link_fits(const ingot_program_t *program, const ingot_module_t *caller,
                              const ingot_layout_native_t *native, uint32_t function);
 

@@ -1,93 +1,9 @@
-/* Modules: loading, lifetime, and what an embedder can ask about them. The checks that
- * loading runs are in container.c, tables.c and verify.c.
- */
+/* Modules: lifetime, and what one can ask about them. They are made in load.c. */
 #include "module/module.h"
-
-#include <string.h>
 
 #include "base/dtype.h"
 
-/* -- loading ------------------------------------------------------------------------------- */
-
-static ingot_status_t check_module(ingot_module_t *module, uint32_t flags) {
-  if (flags & ~INGOT_MODULE_VERIFY_CONSTANTS) {
-    return ingot_status_create(&module->instance->allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                               "module: load flags 0x%x, known is 0x%x only", flags,
-                               INGOT_MODULE_VERIFY_CONSTANTS);
-  }
-  if ((uintptr_t)module->data % sizeof(uint64_t) != 0) {
-    return ingot_status_create(&module->instance->allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                               "module: its memory must start on a multiple of 8 bytes");
-  }
-  INGOT_TRY(ingot_module_open_sections(module, flags & INGOT_MODULE_VERIFY_CONSTANTS));
-#if defined(INGOT_ONLY_MODULE)
-  if (((const ingot_layout_header_t *)(const void *)module->data)->crc != INGOT_ONLY_MODULE) {
-    return ingot_status_create(&module->instance->allocator, INGOT_STATUS_INCOMPATIBLE,
-                               "module: this runtime is of a bundle and loads its module only, "
-                               "which this is not: make a bundle of it too");
-  }
-  return ingot_module_number_entries(module);
-#else
-  INGOT_TRY(ingot_module_check_tables(module));
-  INGOT_TRY(ingot_module_number_entries(module));
-  return ingot_module_verify_code(module);
-#endif
-}
-
-/* Frees what load allocated; the bytes stay with their owner. */
-static void destroy_module(ingot_module_t *module) {
-  ingot_instance_t *instance = module->instance;
-  ingot_release_memory(&instance->allocator, module->entry_executables);
-  ingot_release_memory(&instance->allocator, module);
-  ingot_hal_instance_release(instance);
-}
-
-static ingot_status_t create_module(ingot_instance_t *instance, const void *data, size_t length,
-                                    uint32_t flags, ingot_module_t **out_module) {
-  void *memory = NULL;
-  INGOT_TRY(ingot_allocate(&instance->allocator, sizeof(ingot_module_t), &memory));
-  ingot_module_t *module = memory;
-  ingot_reference_count_initialize(&module->references);
-  ingot_hal_instance_retain(instance);
-  module->instance = instance;
-  module->data = data;
-  module->length = length;
-  ingot_status_t status = check_module(module, flags);
-  if (status) {
-    destroy_module(module);
-    return status;
-  }
-  *out_module = module;
-  return NULL;
-}
-
-ingot_status_t ingot_module_load_memory(ingot_instance_t *instance, const void *data, size_t length,
-                                        uint32_t flags, ingot_release_function_t release,
-                                        void *user, ingot_module_t **out_module) {
-  ingot_module_t *module = NULL;
-  INGOT_TRY(create_module(instance, data, length, flags, &module));
-  module->release = release;
-  module->user = user;
-  *out_module = module;
-  return NULL;
-}
-
-ingot_status_t ingot_module_load_file(ingot_instance_t *instance, const char *path, uint32_t flags,
-                                      ingot_module_t **out_module) {
-  ingot_file_t file;
-  bool reads_all = flags & INGOT_MODULE_VERIFY_CONSTANTS;
-  INGOT_TRY(ingot_file_open(&instance->allocator, path,
-                            reads_all ? NULL : ingot_module_choose_constants, &file));
-  ingot_module_t *module = NULL;
-  ingot_status_t status = create_module(instance, file.data, file.length, flags, &module);
-  if (status) {
-    ingot_file_close(&instance->allocator, &file);
-    return ingot_status_prefix(status, "'%s'", path);
-  }
-  module->file = file;
-  *out_module = module;
-  return NULL;
-}
+/* -- lifetime ------------------------------------------------------------------------------ */
 
 void ingot_module_retain(ingot_module_t *module) {
   ingot_reference_count_retain(&module->references);
@@ -95,9 +11,12 @@ void ingot_module_retain(ingot_module_t *module) {
 
 void ingot_module_release(ingot_module_t *module) {
   if (!module || !ingot_reference_count_release(&module->references)) return;
-  if (module->file.data) ingot_file_close(&module->instance->allocator, &module->file);
+  ingot_instance_t *instance = module->instance;
+  if (module->file.data) ingot_file_close(&instance->allocator, &module->file);
   if (module->release) module->release(module->user, (void *)(uintptr_t)module->data);
-  destroy_module(module);
+  ingot_release_memory(&instance->allocator, module->entry_executables);
+  ingot_release_memory(&instance->allocator, module);
+  ingot_hal_instance_release(instance);
 }
 
 /* -- questions ----------------------------------------------------------------------------- */
@@ -112,6 +31,12 @@ const ingot_layout_location_t *ingot_module_find_location(const ingot_module_t *
     else high = middle;
   }
   return low > 0 ? &module->locations[low - 1] : NULL;
+}
+
+const char *ingot_module_reference_type(const ingot_module_t *module,
+                                        const ingot_layout_value_t *value) {
+  bool is_reference = value->kind & INGOT_VALUE_REFERENCE;
+  return is_reference ? ingot_module_string(module, module->dims[value->first_dim].text) : "";
 }
 
 int64_t ingot_module_variable_length(const ingot_module_t *module, uint32_t variable,

@@ -98,10 +98,6 @@ const char *ingot_module_reference_type(const ingot_module_t *module,
  * so many. */
 int64_t ingot_module_variable_length(const ingot_module_t *module, uint32_t variable, int64_t rows);
 
-/* Whether there is a string at `offset` that is short enough for a name or a message: only
- * such are compared and searched. */
-bool ingot_module_name_fits(const ingot_module_t *module, uint32_t offset);
-
 /* container.c: header, section table, crcs; sets the section fields. */
 ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_constants);
 
@@ -115,6 +111,10 @@ ingot_status_t ingot_module_check_tables(const ingot_module_t *module);
 
 /* The same: sets entry_executables, when they are checked. */
 ingot_status_t ingot_module_number_entries(ingot_module_t *module);
+
+/* Whether there is a string at `offset` that is short enough for a name or a message: only
+ * such are compared and searched. */
+bool ingot_module_name_fits(const ingot_module_t *module, uint32_t offset);
 
 /* verify.c: all bytecode; sets list_count. */
 ingot_status_t ingot_module_verify_code(ingot_module_t *module);

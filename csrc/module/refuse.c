@@ -1,7 +1,7 @@
 /* How load says what is wrong with a module. */
 #include <stdio.h>
 
-#include "module/verify.h"
+#include "module/verifier.h"
 
 #if !defined(INGOT_STRIP_MESSAGES)
 ingot_status_t ingot_module_damaged(const ingot_module_t *module, const char *format, ...) {

@@ -69,12 +69,6 @@ static bool tensor_fits(const ingot_module_t *module, uint32_t first_dim, uint32
          ingot_range_fits_u64(first_dim, rank, module->dim_count);
 }
 
-const char *ingot_module_reference_type(const ingot_module_t *module,
-                                        const ingot_layout_value_t *value) {
-  bool is_reference = value->kind & INGOT_VALUE_REFERENCE;
-  return is_reference ? ingot_module_string(module, module->dims[value->first_dim].text) : "";
-}
-
 /* A reference is a handle, and a dim that has the type: a word of signatures. */
 static bool reference_fits(const ingot_module_t *module, const ingot_layout_value_t *value) {
   if (value->first_dim >= module->dim_count || value->rank || value->dtype != INGOT_DTYPE_I64) {

@@ -1,8 +1,8 @@
 /* The bytecode verifier, first part: every instruction by itself. Operand letters say what
  * is a register, a string or a target; a table of rules says what the numbers of each
- * opcode must refer to. See verify.h for the other parts.
+ * opcode must refer to. See verifier.h for the other parts.
  */
-#include "module/verify.h"
+#include "module/verifier.h"
 
 #include <string.h>
 

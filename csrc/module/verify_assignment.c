@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "module/verify.h"
+#include "module/verifier.h"
 
 /* A set is merged or compared at every branch target and return, which would make many of
  * them over many registers more than linear work: words of sets per word of code, which only

@@ -24,17 +24,16 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ingot.checking import CheckedRun, Comparison, relative_error, run_for_checking
+from ingot.checked_run import CheckedRun, Comparison, relative_error, run_for_checking
 from ingot.compiler import ir
 from ingot.compiler.checking import Dispatch
 from ingot.compiler.graph.interpreter import evaluate_in
-from ingot.error_picture import draw_errors
 from ingot.failing_case import write_case
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.file_kind import ARTIFACT, ONNX, START_LENGTH, file_kind
 from ingot.hal.spec import DType
 
-__all__ = ["Bisection", "LayerError", "bisect_model", "write_picture"]
+__all__ = ["Bisection", "LayerError", "bisect_model"]
 
 _Array = npt.NDArray[Any]
 
@@ -242,12 +241,3 @@ def _imported(against: str, what: Comparison, run: CheckedRun) -> Iterator[Layer
         whole = _error(tensor.whole, tensor.expected)
         is_wrong = own > _allowed(tensor.expected, what.tolerance)
         yield LayerError(tensor.name, f"{dtype.name}[{shape}]", own, whole, is_wrong)
-
-
-def write_picture(folder: str, found: Bisection, title: str) -> None:
-    """Writes `errors.svg` to the folder. InvalidArgument: it cannot be written."""
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / "errors.svg").write_text(draw_errors(found, title), encoding="utf-8")
-    except OSError as error:
-        raise InvalidArgument(f"cannot write the picture to '{folder}': {error.strerror}") from None

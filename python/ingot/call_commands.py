@@ -13,6 +13,7 @@ from ingot.command_line import (
     add_json,
     add_parameters,
     count,
+    parse_dims,
     parse_parameters,
     say,
     seconds,
@@ -194,7 +195,7 @@ def add_bench(commands: Any) -> None:
 
 
 def _run_bench(options: argparse.Namespace) -> None:
-    from ingot.inputs import parse_dims, random_inputs, read_inputs, sizes_of
+    from ingot.inputs import random_inputs, read_inputs, sizes_of
     from ingot.timing import memory_line, profile_calls, profile_lines, time_calls, trace_calls
 
     model, function = load_function(options)

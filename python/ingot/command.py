@@ -21,6 +21,7 @@ from ingot.command_line import (
     add_dim,
     add_json,
     add_parameters,
+    parse_dims,
     parse_parameters,
     say,
 )
@@ -40,7 +41,7 @@ from ingot.quantize_command import add_quantize
 from ingot.record_commands import add_record, add_replay
 
 if TYPE_CHECKING:
-    from ingot.checking import Comparison
+    from ingot.checked_run import Comparison
     from ingot.compiler.module import Module
 
 __all__ = ["main", "make_parser"]
@@ -207,7 +208,6 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
 def _run_compile(options: argparse.Namespace) -> None:
     import ingot
     from ingot.compile_options import compile_arguments, parse_sources
-    from ingot.inputs import parse_dims
     from ingot.progress import show_progress
 
     begin = time.perf_counter()
@@ -300,8 +300,7 @@ def _number(text: str) -> float:
 
 
 def _comparison(options: argparse.Namespace, progress: Callable[[str], None]) -> Comparison:
-    from ingot.checking import Comparison
-    from ingot.inputs import parse_dims
+    from ingot.checked_run import Comparison
 
     return Comparison(
         options.model,
@@ -352,8 +351,9 @@ def _add_bisect(commands: Any) -> None:
 
 
 def _run_bisect(options: argparse.Namespace) -> None:
-    from ingot.bisecting import bisect_model, write_picture
+    from ingot.bisecting import bisect_model
     from ingot.checking import Mismatch
+    from ingot.error_picture import write_picture
     from ingot.progress import show_progress
     from ingot.reports import bisect_report, to_json
 

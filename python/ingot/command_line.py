@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
+from ingot.hal.errors import InvalidArgument
 from ingot.hal.printable import printable
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "add_json",
     "add_parameters",
     "count",
+    "is_size",
+    "parse_dims",
     "parse_parameters",
     "say",
     "seconds",
@@ -59,6 +62,22 @@ def add_parameters(parser: argparse.ArgumentParser) -> None:
         help="weights: a safetensors file or index.json, a GGUF or npz file, a model's folder, a "
         "zarr archive, or what `ingot pack` wrote; of several the first that has a tensor gives it",
     )
+
+
+def parse_dims(texts: Sequence[str], option: str = "--dim") -> dict[str, int]:
+    """The texts of an option, such as "batch=8", as sizes by name."""
+    sizes = {}
+    for text in texts:
+        name, _, size = text.partition("=")
+        if not name or not is_size(size):
+            raise InvalidArgument(f"{option} {text}: write NAME=SIZE, such as {option} batch=8")
+        sizes[name] = int(size)
+    return sizes
+
+
+def is_size(text: str) -> bool:
+    """Whether it is the size of a dim, which 64 bits hold."""
+    return text.isdecimal() and len(text) <= 18
 
 
 def parse_parameters(texts: list[str] | None) -> Any:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ingot.command_line import count
+from ingot.command_line import count, is_size, parse_dims
 from ingot.hal.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ __all__ = [
     "add_shape_options",
     "add_weight_options",
     "compile_arguments",
-    "is_size",
     "parse_length",
     "parse_lora",
     "parse_scope",
@@ -120,8 +119,6 @@ def add_shape_options(parser: argparse.ArgumentParser) -> None:
 
 def compile_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """What these options are to `ingot.compile`."""
-    from ingot.inputs import parse_dims
-
     state_dims = parse_dims(options.state_dim, "--state-dim")
     return {
         "outputs": options.outputs,
@@ -162,11 +159,6 @@ def parse_length(text: str) -> int:
         )
     step = 1024 if match["binary"] else 1000
     return int(float(match["number"]) * step ** " KMG".index((match["unit"] or " ").upper()))
-
-
-def is_size(text: str) -> bool:
-    """Whether it is the size of a dim, which 64 bits hold."""
-    return text.isdecimal() and len(text) <= 18
 
 
 def parse_specialize(texts: Sequence[str]) -> dict[str, list[int]] | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from ingot.bisecting import Bisection
+from ingot.bisecting import Bisection
+from ingot.hal.errors import InvalidArgument
 
-__all__ = ["draw_errors"]
+__all__ = ["draw_errors", "write_picture"]
 
 _LEAST, _GREATEST = -9, 2  # powers of ten on the axis; what is beyond stands at its end
 _LEFT, _TOP, _HEIGHT, _BOTTOM, _WIDTH = 64, 44, 300, 28, 900
@@ -52,6 +52,15 @@ def draw_errors(found: Bisection, title: str) -> str:
                 f"<title>{_text(tip)}</title></circle>"
             )
     return "\n".join([*parts, "</svg>", ""])
+
+
+def write_picture(folder: str, found: Bisection, title: str) -> None:
+    """Writes `errors.svg` to the folder. InvalidArgument: it cannot be written."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / "errors.svg").write_text(draw_errors(found, title), encoding="utf-8")
+    except OSError as error:
+        raise InvalidArgument(f"cannot write the picture to '{folder}': {error.strerror}") from None
 
 
 def _grid() -> Iterator[str]:

@@ -6,19 +6,17 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ingot.checked_run import CheckedRun
 from ingot.compiler import ir
+from ingot.compiler.checking import Dispatch
 from ingot.compiler.graph.interpreter import bind_symbols
 from ingot.compiler.graph.symbols import substitute_symbols
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES
 from ingot.hal.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from ingot.checking import CheckedRun
-    from ingot.compiler.checking import Dispatch
 
 __all__ = ["write_case"]
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ingot.compile_options import is_size
 from ingot.hal.array import Array
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.whole_file import read_arrays
@@ -19,7 +18,6 @@ from ingot.runtime.signature import Signature, Value
 
 __all__ = [
     "known_sizes",
-    "parse_dims",
     "random_inputs",
     "read_inputs",
     "sizes_of",
@@ -127,17 +125,6 @@ def _savable_by_name(results: Mapping[str, Any]) -> dict[str, Any]:
 
 def _savable(array: Array) -> npt.NDArray[Any]:
     return np.asarray(array if array.dtype.is_numpy else array.astype("f32"))
-
-
-def parse_dims(texts: Sequence[str], option: str = "--dim") -> dict[str, int]:
-    """The texts of an option, such as "batch=8", as sizes by name."""
-    sizes = {}
-    for text in texts:
-        name, _, size = text.partition("=")
-        if not name or not is_size(size):
-            raise InvalidArgument(f"{option} {text}: write NAME=SIZE, such as {option} batch=8")
-        sizes[name] = int(size)
-    return sizes
 
 
 def known_sizes(sizes: Mapping[str, int], metadata: Mapping[str, Any]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from ingot.command_line import (
     add_dim,
     add_json,
     add_parameters,
+    parse_dims,
     parse_parameters,
     say,
 )
@@ -31,7 +32,6 @@ def add_inspect(commands: Any) -> None:
 
 
 def _run_inspect(options: argparse.Namespace) -> None:
-    from ingot.inputs import parse_dims
     from ingot.inspection import describe_module, inspect_report
     from ingot.reports import to_json
 
@@ -60,7 +60,6 @@ def add_explore(commands: Any) -> None:
 
 def _run_explore(options: argparse.Namespace) -> None:
     import ingot
-    from ingot.inputs import parse_dims
 
     ingot.explore(
         options.module,

@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from ingot.command_line import add_command, add_dim, add_json, count, say
+from ingot.command_line import add_command, add_dim, add_json, count, parse_dims, say
 from ingot.hal.printable import printable, size_text
 
 __all__ = ["add_quantize"]
@@ -91,7 +91,6 @@ def _run_quantize(options: argparse.Namespace) -> None:
     import ingot
     from ingot.compile_options import parse_sources
     from ingot.hal.whole_file import write_whole
-    from ingot.inputs import parse_dims
     from ingot.progress import show_progress
 
     begin = time.perf_counter()

@@ -245,7 +245,7 @@ def _compare(
 
 
 def _difference(value: Value, then: Any, now: Any, tolerance: float | None) -> tuple[str, bool]:
-    from ingot.checking import relative_error
+    from ingot.checked_run import relative_error
     from ingot.hal.decode import decode, storage_dtype
     from ingot.runtime.recording import stored
 

@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.checking import Comparison, Mismatch, check_model
+from ingot.checked_run import Comparison
+from ingot.checking import Mismatch, check_model
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value, to_text
 from ingot.compiler.ir.dims import symbol

@@ -15,10 +15,10 @@ import onnx.helper
 import pytest
 
 from ingot import bisecting, jax_peer, onnx_peer
-from ingot.bisecting import Bisection, LayerError, bisect_model, write_picture
-from ingot.checking import Comparison
+from ingot.bisecting import Bisection, LayerError, bisect_model
+from ingot.checked_run import Comparison
 from ingot.command import main
-from ingot.error_picture import draw_errors
+from ingot.error_picture import draw_errors, write_picture
 from ingot.hal.errors import InvalidArgument, Unsupported
 from tests.support.devices import opencl_uri
 from tests.support.wrong_kernels import make_wrong

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.checking import Comparison, Mismatch, check_model, compare_model
+from ingot.checked_run import Comparison
+from ingot.checking import Mismatch, check_model, compare_model
 from ingot.command import main
 from ingot.compiler.checking import compile_for_checking
 from ingot.compiler.kernels.coding import BlockCoding

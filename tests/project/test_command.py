@@ -399,14 +399,14 @@ def test_check_compares_with_the_reference(source: str, capsys: pytest.CaptureFi
 def test_check_names_the_first_wrong_layer(
     source: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ingot import checking
+    from ingot import checked_run
 
-    evaluate = checking.evaluate_entry
+    evaluate = checked_run.evaluate_entry
 
     def wrong(*arguments: Any) -> list[Any]:
         return [replace(each, array=each.array + 1) for each in evaluate(*arguments)]
 
-    monkeypatch.setattr(checking, "evaluate_entry", wrong)
+    monkeypatch.setattr(checked_run, "evaluate_entry", wrong)
     assert main(["check", source]) == 1
     printed = capsys.readouterr().err.splitlines()
     assert printed[0].startswith("ingot check: Mismatch: layer 'a layer' is the first")

@@ -4,8 +4,8 @@
  *   verify.c             every instruction by itself: operands, ordinals, branch targets
  *   verify_assignment.c  every register is assigned on every path before it is read
  */
-#ifndef INGOT_MODULE_VERIFY_H_
-#define INGOT_MODULE_VERIFY_H_
+#ifndef INGOT_MODULE_VERIFIER_H_
+#define INGOT_MODULE_VERIFIER_H_
 
 #include "module/instruction.h"
 #include "module/module.h"
@@ -40,4 +40,4 @@ ingot_status_t ingot_verifier_refuse(const ingot_verifier_t *verifier, uint32_t 
 
 ingot_status_t ingot_verify_assignment(const ingot_verifier_t *verifier);
 
-#endif /* INGOT_MODULE_VERIFY_H_ */
+#endif /* INGOT_MODULE_VERIFIER_H_ */

@@ -148,7 +148,7 @@ def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     if groups == 1:
         return pack_convolution(op, builder)
     inputs, outputs = known_dims(tensor_type(op.operands[1]).shape[-2:])
-    if inputs == 1 and tensor_type(op.operands[1]).rank in (3, 4):
+    if inputs == 1:
         return _depthwise(op, builder, groups)
     each, is_integer = outputs // groups, tensor_type(op.result).dtype.is_integer
     wide = 1 << max(each - 1, 0).bit_length()
@@ -212,7 +212,7 @@ def _are_narrow(op: Op, groups: int, inputs: int, outputs: int) -> bool:
     """Whether groups of floats, with so many outputs each, are best taken by lanes of `depthwise`;
     many are if they fill a panel that would be theirs but in part."""
     *window, _, all_outputs = known_dims(tensor_type(op.operands[1]).shape)
-    if tensor_type(op.result).dtype.is_integer or not 1 <= len(window) <= 2:
+    if tensor_type(op.result).dtype.is_integer or not window:
         return False
     if window[-1] * inputs > MOST_STEPS or lanes_of_groups(PANEL, inputs, outputs) < outputs:
         return False

@@ -14,7 +14,7 @@ from functools import partial
 from ingot.compiler.graph.ops import lanes_of_groups
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, product
 from ingot.compiler.kernels.items.choose_tile import is_large
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.depthwise import Channels, Depthwise, DepthwiseSchedule
@@ -47,7 +47,7 @@ class GroupDepthwiseSchedule:
 
 
 def lower_depthwise(function: Function, target: TargetInfo) -> Kernel:
-    """The kernel of an entry around one depthwise op. Raises ValueError for other ranks."""
+    """The kernel of an entry around one depthwise op."""
     if target.group_size == 1:
         return _Rows(function, target).lower()
     return _Items(function, target, ITEMS[is_large(target)]).lower()
@@ -57,12 +57,11 @@ class _Grid(Depthwise):
     """The grid of this target."""
 
     def workload(self) -> tuple[Dim, Dim, Dim]:
-        return (self.channels, self.out_width, self.images * self.out_height)
+        return (self.channels, self.out_width, self.rows())
 
-    def place(self, number: Index) -> tuple[Index, Index]:
-        """Image and row of row `number` of all images."""
-        b, height = self.b, self.b.dim(self.out_height)
-        return b.div(number, height), b.rem(number, height)
+    def rows(self) -> Dim:
+        """Rows of all images."""
+        return self.images * product(self.out_sizes[:-1])
 
 
 class _Rows(_Grid):
@@ -71,9 +70,9 @@ class _Rows(_Grid):
     def lower(self) -> Kernel:
         b, block = self.b, self.schedule.block_rows
         first = b.mul(b.workgroup(2), block)
-        end = b.min(b.add(first, block), b.dim(self.images * self.out_height))
+        end = b.min(b.add(first, block), b.dim(self.rows()))
         with b.for_(first, end) as loop:
-            self.row(*self.place(loop.index))
+            self.row(self.places(loop.index, self.out_sizes[:-1]))
         return self.kernel(self.workload(), (WHOLE, WHOLE, block), self.schedule)
 
 
@@ -101,7 +100,7 @@ class _Items(_Grid):
             )
             for axis in range(3)
         )
-        live = b.compare("lt", row, b.dim(self.images * self.out_height))
+        live = b.compare("lt", row, b.dim(self.rows()))
         for place, bound in ((channel, self.channels), (column, self.out_width)):
             live = b.op("and", live, b.compare("lt", place, b.dim(bound)))
         b.if_(live, lambda: self._item(channel, column, row))
@@ -116,24 +115,20 @@ class _Items(_Grid):
         count: Index | None = b.min(b.sub(b.dim(self.channels), channel), lanes)
         if isinstance(self.channels, int) and self.channels % lanes == 0:
             count = None
-        image, row = self.place(number)
-        top = b.sub(b.mul(row, window.strides[0]), b.dim(window.before[0]))
-        rows = self.clip(top, window.size[0], window.dilation[0], b.dim(self.height))
-        line_length = b.mul(b.dim(self.width), b.dim(self.inputs))
-        base = b.mul(b.mul(image, b.dim(self.height)), line_length)
+        lines = self.lines(self.places(number, self.out_sizes[:-1]))
         channels = self.channels_at(channel, count)
-        left = b.sub(b.mul(column, window.strides[1]), b.dim(window.before[1]))
+        left = b.sub(b.mul(column, window.strides[-1]), b.dim(window.before[-1]))
         zero = b.constant(0, self.element, lanes)
-        with b.for_(rows[0], rows[1], 1, [zero] * self.columns) as loop:
-            line = self.line(base, top, loop.index)
-            weights = self.weights(loop.index, channels)
 
+        def add(line: Index, row: Index, sums: list[Value]) -> list[Value]:
             def read(offset: int) -> Sequence[Value]:
                 return self._inputs(line, b.add(left, offset), channels)
 
-            loop.yield_(*self.add_line(loop.carried, read, weights))
+            return self.add_line(sums, read, self.weights(row, channels))
+
+        sums = self.add_lines(lines, [zero] * self.columns, add)
         first = b.add(b.mul(number, b.dim(self.out_width)), column)
-        for pixel, total in enumerate(loop.results):
+        for pixel, total in enumerate(sums):
             live = b.compare("lt", b.add(column, pixel), b.dim(self.out_width))
             store = partial(self.store, b.add(first, pixel), channels, total)
             b.if_(live, store)

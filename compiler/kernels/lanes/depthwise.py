@@ -2,7 +2,7 @@
 
 Lanes are channels. A tile is a few output pixels of one row: each input element that
 several of them need is loaded once. Nothing is padded: window rows outside the image are
-left out of the loop, and the few pixels at the left and right edge, whose window columns
+left out of the loops, and the few pixels at the left and right edge, whose window columns
 may lie outside, are computed one at a time with the window clipped. In groups of several
 channels, lanes are channels of the result, and each input of a group goes to the lanes of the
 group's results: from the scalar, or by a shuffle where lanes are of several groups.
@@ -43,6 +43,16 @@ class DepthwiseSchedule:
 
 
 @dataclass(frozen=True)
+class Lines:
+    """The rows of the input under a row of the result: its image, and of each spatial dim but the
+    last where the window begins and which of its steps [first, last) lie inside."""
+
+    image: Index
+    tops: tuple[Index, ...]
+    steps: tuple[tuple[Index, Index], ...]
+
+
+@dataclass(frozen=True)
 class Channels:
     """A vector of channels of the result, its live lanes, and the channels that these read."""
 
@@ -53,25 +63,24 @@ class Channels:
 
 
 def lower_depthwise(function: Function, target: TargetInfo) -> Kernel:
-    """The kernel of an entry around one depthwise op. Raises ValueError for other ranks."""
+    """The kernel of an entry around one depthwise op."""
     return Depthwise(function, target).lower()
 
 
 class Depthwise:
-    """State while one kernel is made. Spatial dims are two; one is seen as height one."""
+    """State while one kernel is made. Spatial dims are at least two: others have the size one."""
 
     def __init__(self, function: Function, target: TargetInfo) -> None:
         root = root_of(function)
         x, w = tensor_type(root.operands[0]), tensor_type(root.operands[1])
         result = tensor_type(root.result)
-        if x.rank not in (3, 4):
-            raise ValueError(f"depthwise takes one or two spatial dims, got {x}")
+        missing = max(4 - x.rank, 0)
+        ones, zeros = (1,) * missing, (0,) * missing
         window = window_of(ops.Depthwise.of(root), w.shape[: x.rank - 2])
-        if x.rank == 3:
-            window = Window(
-                (1, *window.size), (1, *window.strides), (1, *window.dilation),
-                (0, *window.before), (0, *window.after),
-            )  # fmt: skip
+        window = Window(
+            ones + window.size, ones + window.strides, ones + window.dilation,
+            zeros + window.before, zeros + window.after,
+        )  # fmt: skip
         self.function, self.window = function, window
         self.element = accumulation_dtype(x.dtype, w.dtype, result.dtype)
         self.b = LoopBuilder()
@@ -85,18 +94,18 @@ class Depthwise:
             features, inputs, outputs = known_dims((x.shape[-1], *w.shape[-2:]))
             self.each = (inputs, outputs * inputs // features)
         self.images = x.shape[0]
-        self.height, self.width = (1, *x.shape[1:-1])[-2:]
-        self.out_height, self.out_width = (1, *result.shape[1:-1])[-2:]
+        self.sizes, self.out_sizes = ones + x.shape[1:-1], ones + result.shape[1:-1]
+        self.width, self.out_width = self.sizes[-1], self.out_sizes[-1]
         lanes = lanes_of_groups(min(target.lanes(self.element), 16), *self.each)
-        row = product(result.shape[2:] if x.rank == 4 else result.shape[1:])
+        row = self.out_width * self.channels
         wanted = max(1, BLOCK_ELEMENTS // row) if isinstance(row, int) and row else 1
         self.schedule = DepthwiseSchedule(self._tile_columns(), lanes, wanted)
 
     def _interior(self) -> tuple[Index, Index]:
         """Output columns [first, last) whose window columns all lie inside the image."""
         b, window = self.b, self.window
-        stride, reach = window.strides[1], (window.size[1] - 1) * window.dilation[1]
-        before = b.dim(window.before[1])
+        stride, reach = window.strides[-1], (window.size[-1] - 1) * window.dilation[-1]
+        before = b.dim(window.before[-1])
         width, out_width = b.dim(self.width), b.dim(self.out_width)
         first = b.min(b.div(b.max(b.add(before, stride - 1), 0), stride), out_width)
         room = b.add(b.sub(width, reach), b.add(before, stride - 1))
@@ -114,10 +123,20 @@ class Depthwise:
     def lower(self) -> Kernel:
         b, block = self.b, self.schedule.block_rows
         row = b.mul(b.workgroup(0), block)
-        height = b.dim(self.out_height)
-        with b.for_(row, b.min(b.add(row, block), height)) as loop:
-            self.row(b.workgroup(1), loop.index)
-        return self.kernel((self.out_height, self.images, 1), (block, 1, 1), self.schedule)
+        *outer, height = self.out_sizes[:-1]
+        places = self.places(b.workgroup(1), outer)
+        with b.for_(row, b.min(b.add(row, block), b.dim(height))) as loop:
+            self.row([*places, loop.index])
+        workload = (height, self.images * product(outer), 1)
+        return self.kernel(workload, (block, 1, 1), self.schedule)
+
+    def places(self, number: Index, sizes: Sequence[Dim]) -> list[Index]:
+        """Image and place in it of part `number` of all images, each of which has so many."""
+        b, places = self.b, []
+        for size in reversed(sizes):
+            places.append(b.rem(number, b.dim(size)))
+            number = b.div(number, b.dim(size))
+        return [number, *reversed(places)]
 
     def kernel(
         self,
@@ -127,26 +146,63 @@ class Depthwise:
         local_size: tuple[int, int, int] = (1, 1, 1),
     ) -> Kernel:
         """The finished kernel."""
-        pixels = self.images * self.out_height * self.out_width
+        pixels = self.images * product(self.out_sizes)
         return kernel_of(
             self.function, self.b, self.epilogue, set(self.ordinals), workload, tile,
             2 * pixels * self.channels * product(self.window.size) * self.each[0], schedule,
             local_size=local_size,
         )  # fmt: skip
 
-    def row(self, image: Index, row: Index) -> None:
-        """One output row: left edge, tiles inside, right edge."""
-        b, window, columns = self.b, self.window, self.schedule.columns
-        top = b.sub(b.mul(row, window.strides[0]), b.dim(window.before[0]))
-        rows = self.clip(top, window.size[0], window.dilation[0], b.dim(self.height))
-        base = b.mul(b.mul(image, b.dim(self.height)), b.mul(b.dim(self.width), b.dim(self.inputs)))
-        place = b.mul(b.add(b.mul(image, b.dim(self.out_height)), row), b.dim(self.out_width))
+    def row(self, places: Sequence[Index]) -> None:
+        """One row of the result: left edge, tiles inside, right edge."""
+        b, columns, lines = self.b, self.schedule.columns, self.lines(places)
+        number = places[0]
+        for size, place in zip(self.out_sizes[:-1], places[1:], strict=True):
+            number = b.add(b.mul(number, b.dim(size)), place)
+        pixel = b.mul(number, b.dim(self.out_width))
         first, last = self._interior()
         end = b.add(first, b.mul(b.div(b.sub(last, first), columns), columns))
-        self._edge(0, first, top, rows, base, place)
+        self._edge(0, first, lines, pixel)
         with b.for_(first, end, columns) as loop:
-            self._channels(lambda c: self._inside(loop.index, c, top, rows, base, place))
-        self._edge(end, b.dim(self.out_width), top, rows, base, place)
+            self._channels(lambda c: self._inside(loop.index, c, lines, pixel))
+        self._edge(end, b.dim(self.out_width), lines, pixel)
+
+    def lines(self, places: Sequence[Index]) -> Lines:
+        """What lies under the row of the result at these places."""
+        b, window, outer = self.b, self.window, range(len(places) - 1)
+        tops = [
+            b.sub(b.mul(places[1 + axis], window.strides[axis]), b.dim(window.before[axis]))
+            for axis in outer
+        ]
+        steps = [
+            self.clip(tops[axis], window.size[axis], window.dilation[axis], b.dim(size))
+            for axis, size in zip(outer, self.sizes, strict=False)
+        ]
+        return Lines(places[0], tuple(tops), tuple(steps))
+
+    def add_lines(
+        self,
+        lines: Lines,
+        sums: Sequence[Value],
+        add: Callable[[Index, Index, list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """The sums with what `add` makes of them for each line: from its offset, and the number of
+        its row of the window."""
+        b, window = self.b, self.window
+        length = b.mul(b.dim(self.width), b.dim(self.inputs))
+
+        def walk(axis: int, line: Index, row: Index, sums: list[Value]) -> Sequence[Value]:
+            if axis == len(lines.tops):
+                return add(b.mul(line, length), row, sums)
+            first, last = lines.steps[axis]
+            with b.for_(first, last, 1, sums) as loop:
+                at = b.add(lines.tops[axis], b.mul(loop.index, window.dilation[axis]))
+                inner = b.add(b.mul(line, b.dim(self.sizes[axis])), at)
+                step = b.add(b.mul(row, window.size[axis]), loop.index)
+                loop.yield_(*walk(axis + 1, inner, step, loop.carried))
+            return loop.results
+
+        return list(walk(0, lines.image, 0, list(sums)))
 
     def clip(self, start: Index, size: int, dilation: int, bound: Index) -> tuple[Index, Index]:
         """Window steps [first, last) with 0 <= start + step * dilation < bound."""
@@ -194,30 +250,21 @@ class Depthwise:
         """A vector of channels, as the accumulators are."""
         return self.b.convert(self.b.load(memory, at, self.schedule.lanes, count), self.element)
 
-    def _inside(
-        self,
-        column: Index,
-        channels: Channels,
-        top: Index,
-        rows: tuple[Index, Index],
-        base: Index,
-        place: Index,
-    ) -> None:
+    def _inside(self, column: Index, channels: Channels, lines: Lines, pixel: Index) -> None:
         """`columns` pixels whose windows lie inside; inputs that they share load once."""
         b, window, columns = self.b, self.window, self.schedule.columns
         zero = b.constant(0, self.element, self.schedule.lanes)
-        left = b.sub(b.mul(column, window.strides[1]), b.dim(window.before[1]))
-        with b.for_(rows[0], rows[1], 1, [zero] * columns) as loop:
-            line = self.line(base, top, loop.index)
+        left = b.sub(b.mul(column, window.strides[-1]), b.dim(window.before[-1]))
 
+        def add(line: Index, row: Index, sums: list[Value]) -> list[Value]:
             def read(offset: int) -> Sequence[Value]:
                 at = b.mul(b.add(left, offset), b.dim(self.inputs))
                 return self.inputs_at(b.add(line, at), channels)
 
-            weights = self.weights(loop.index, channels)
-            loop.yield_(*self.add_line(loop.carried, read, weights))
-        for pixel, total in enumerate(loop.results):
-            self.store(b.add(b.add(place, column), pixel), channels, total)
+            return self.add_line(sums, read, self.weights(row, channels))
+
+        for number, total in enumerate(self.add_lines(lines, [zero] * columns, add)):
+            self.store(b.add(b.add(pixel, column), number), channels, total)
 
     def add_line(
         self,
@@ -227,9 +274,9 @@ class Depthwise:
     ) -> list[Value]:
         """The sums of neighbouring pixels with what a window row adds. `read`: the inputs at a
         column from the first one's window on."""
-        stride, dilation = self.window.strides[1], self.window.dilation[1]
+        stride, dilation = self.window.strides[-1], self.window.dilation[-1]
         uses: dict[int, list[tuple[int, int]]] = {}
-        for step in range(self.window.size[1]):
+        for step in range(self.window.size[-1]):
             for pixel in range(len(sums)):
                 uses.setdefault(pixel * stride + step * dilation, []).append((pixel, step))
         totals = list(sums)
@@ -239,59 +286,39 @@ class Depthwise:
                     totals[pixel] = self.add(x, weights(step, i), totals[pixel])
         return totals
 
-    def _edge(
-        self,
-        first: Index,
-        last: Index,
-        top: Index,
-        rows: tuple[Index, Index],
-        base: Index,
-        place: Index,
-    ) -> None:
+    def _edge(self, first: Index, last: Index, lines: Lines, pixel: Index) -> None:
         """Pixels [first, last) one at a time, their windows clipped to the image."""
         b, window = self.b, self.window
         if first == last:
             return
         with b.for_(first, last) as loop:
-            left = b.sub(b.mul(loop.index, window.strides[1]), b.dim(window.before[1]))
-            steps = self.clip(left, window.size[1], window.dilation[1], b.dim(self.width))
-            pixel = loop.index
+            left = b.sub(b.mul(loop.index, window.strides[-1]), b.dim(window.before[-1]))
+            steps = self.clip(left, window.size[-1], window.dilation[-1], b.dim(self.width))
+            place = loop.index
 
             def body(channels: Channels) -> None:
-                total = self._clipped(left, steps, channels, top, rows, base)
-                self.store(b.add(place, pixel), channels, total)
+                total = self._clipped(left, steps, channels, lines)
+                self.store(b.add(pixel, place), channels, total)
 
             self._channels(body)
 
     def _clipped(
-        self,
-        left: Index,
-        steps: tuple[Index, Index],
-        channels: Channels,
-        top: Index,
-        rows: tuple[Index, Index],
-        base: Index,
+        self, left: Index, steps: tuple[Index, Index], channels: Channels, lines: Lines
     ) -> Value:
         b = self.b
-        zero = b.constant(0, self.element, self.schedule.lanes)
-        with b.for_(rows[0], rows[1], 1, [zero]) as outer:
-            line = self.line(base, top, outer.index)
-            weights = self.weights(outer.index, channels)
-            with b.for_(steps[0], steps[1], 1, outer.carried) as inner:
-                column = b.add(left, b.mul(inner.index, self.window.dilation[1]))
-                at = b.add(line, b.mul(column, b.dim(self.inputs)))
-                total = inner.carried[0]
-                for i, x in enumerate(self.inputs_at(at, channels)):
-                    total = self.add(x, weights(inner.index, i), total)
-                inner.yield_(total)
-            outer.yield_(*inner.results)
-        return outer.results[0]
 
-    def line(self, base: Index, top: Index, step: Index) -> Index:
-        """Offset of the input row under window row `step`."""
-        b = self.b
-        row = b.add(top, b.mul(step, self.window.dilation[0]))
-        return b.add(base, b.mul(row, b.mul(b.dim(self.width), b.dim(self.inputs))))
+        def add(line: Index, row: Index, sums: list[Value]) -> list[Value]:
+            weights = self.weights(row, channels)
+            with b.for_(steps[0], steps[1], 1, sums) as loop:
+                column = b.add(left, b.mul(loop.index, self.window.dilation[-1]))
+                at = b.add(line, b.mul(column, b.dim(self.inputs)))
+                total = loop.carried[0]
+                for i, x in enumerate(self.inputs_at(at, channels)):
+                    total = self.add(x, weights(loop.index, i), total)
+                loop.yield_(total)
+            return loop.results
+
+        return self.add_lines(lines, [b.constant(0, self.element, self.schedule.lanes)], add)[0]
 
     def weights(self, row: Index, channels: Channels) -> Callable[[Index, int], Value]:
         """Reads the weights of window row `row` by window column and input of a group."""
@@ -300,7 +327,7 @@ class Depthwise:
 
         def weight(step: Index, i: int) -> Value:
             if (step, i) not in known:
-                at = b.add(b.mul(row, self.window.size[1]), step)
+                at = b.add(b.mul(row, self.window.size[-1]), step)
                 at = b.add(b.mul(at, self.each[0]), i)
                 at = b.add(b.mul(at, b.dim(self.channels)), channels.made)
                 known[step, i] = self.load(self.w, at, channels.count)

@@ -113,18 +113,19 @@ def test_groups_of_single_pixels_are_products(groups: int, inputs: int, outputs:
 
 
 @pytest.mark.parametrize(
-    ("layout", "x", "w"),
+    ("layout", "x", "w", "expected"),
     [
-        ("nc,io->nc", (3, 8), (4, 6)),
-        ("nc,io->nc", (3, 2), (1, 6)),
-        ("ndhwc,dhwio->ndhwc", (1, 3, 4, 5, 2), (2, 3, 1, 1, 4)),
+        ("nc,io->nc", (3, 8), (4, 6), 0),
+        ("nc,io->nc", (3, 2), (1, 6), 1),
+        ("ndhwc,dhwio->ndhwc", (1, 3, 4, 5, 2), (2, 3, 1, 1, 4), 1),
+        ("ndhwc,dhwio->ndhwc", (1, 3, 4, 5, 4), (2, 1, 3, 2, 4), 1),
     ],
 )
-def test_groups_of_no_or_three_spatial_dims_are_no_lanes(
-    layout: str, x: tuple[int, ...], w: tuple[int, ...]
+def test_groups_of_any_number_of_spatial_dims_have_lanes(
+    layout: str, x: tuple[int, ...], w: tuple[int, ...], expected: int
 ) -> None:
     names = check(module_of("convolution", [x, w], groups=2, layout=layout))
-    assert (names["depthwise"], names["convolution"]) == (0, 0)
+    assert (names["depthwise"], names["convolution"]) == (expected, 0)
 
 
 @pytest.mark.parametrize(

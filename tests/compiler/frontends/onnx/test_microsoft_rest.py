@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+from ingot.compiler.graph.interpreter import interpret
+from tests.support.onnx_cases import in_onnxruntime
 from tests.support.onnx_contrib import drawn, node_of, of_nodes
 from tests.support.onnx_models import ints, make_value
+from tests.support.results import assert_same
 
 Array = np.ndarray[Any, Any]
 
@@ -39,6 +42,54 @@ def test_tokens_that_would_repeat_a_run_are_blocked(size: int) -> None:
     for length in (1, 2, 12):
         ids = np.random.default_rng(length).integers(0, 4, (3, length))
         model.check(ids=ids, scores=drawn(3, 9))
+
+
+def test_predicted_tokens_are_taken_as_far_as_they_fit() -> None:
+    nodes = [
+        node_of("BifurcationDetector", ["source", "tokens", "at", "next"], ["y", "place"]),
+        node_of(
+            "BifurcationDetector", ["source", "tokens", "at"], ["same", "long"],
+            min_ngram_size=2, max_ngram_size=3,
+        ),
+    ]  # fmt: skip
+    lengths = {"source": "n", "tokens": "m", "at": 1, "next": "k"}
+    model = of_nodes(nodes, [make_value(x, [n], TensorProto.INT64) for x, n in lengths.items()])
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        source, tokens = rng.integers(0, 3, rng.integers(1, 8)), rng.integers(0, 3, 4)
+        at = rng.integers(0, len(source) + 1)
+        next_tokens = rng.integers(0, 3, len(source) + 1 - at)
+        fits = rng.integers(0, len(source) + 1 - at)
+        next_tokens[:fits] = source[at : at + fits]
+        given = {"source": source, "tokens": tokens[: rng.integers(1, 5)], "at": np.array([at])}
+        model.check(**given, next=next_tokens)
+
+
+def test_hashes_of_numbers_and_strings() -> None:
+    nodes = [
+        node_of("MurmurHash3", ["i"], ["signed"], positive=0),
+        node_of("MurmurHash3", ["d"], ["wide"], seed=7),
+        node_of("MurmurHash3", ["f"], ["float"]),
+    ]
+    inputs = [make_value("i", ["n"], TensorProto.INT32), make_value("f", ["n"])]
+    model = of_nodes(nodes, [*inputs, make_value("d", ["n", 2], TensorProto.DOUBLE)])
+    model.check(i=np.array([1, -5], np.int32), f=drawn(2), d=drawn(2, 2).astype(np.float64))
+    texts = ["", "a", "ab", "abc", "abcd", "Häuser", "0123456789"]
+    node = node_of("MurmurHash3", ["s"], ["y"], seed=3)
+    words = of_nodes([node], [make_value("s", [len(texts)], TensorProto.STRING)])
+    (wanted,) = in_onnxruntime(words.proto)({"s": np.array(texts, object)})
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([len(each) for each in encoded])
+    data = np.frombuffer(b"".join(encoded), np.uint8)
+    assert_same(interpret(words.module, "main", [ends, data])[0], wanted)
+
+
+def test_the_cheapest_path_through_costs() -> None:
+    node = node_of("DynamicTimeWarping", ["x"], ["y"])
+    model = of_nodes([node], [make_value("x", ["rows", "columns"])])
+    for shape in ((1, 1), (1, 4), (5, 1), (5, 3), (4, 9)):
+        model.check(x=np.abs(drawn(*shape)))
+    model.check(x=np.ones((4, 6), np.float32))
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
@@ -141,6 +192,15 @@ def test_windows_over_a_sequence() -> None:
         model.check(1e-5, x=drawn(2, 4, length), past=drawn(2, 4, 2, seed=3))
 
 
+def test_windows_over_the_characters_of_words() -> None:
+    arrays = {"w": drawn(6, 1, 2, 4), "b": drawn(6, seed=1), "table": drawn(10, 4, seed=2)}
+    node = node_of("WordConvEmbedding", ["x", "w", "b", "table"], ["y"])
+    model = of_nodes([node], [make_value("x", ["n", "s"], TensorProto.INT32)], arrays)
+    words = [[1, 0, 3, 4, 0], [1, 0, 0, 0, 5], [1, 0, 0, 0, 0], [1, 2, 3, 4, 5]]
+    model.check(1e-5, x=np.array(words, np.int32))
+    assert not model.results(x=np.array([[0, 2, 3]], np.int32))["y"].any()
+
+
 @pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
 @pytest.mark.parametrize(("readers", "heads"), [(4, 2), (2, 4)])
 def test_linear_attention(rule: str, readers: int, heads: int) -> None:
@@ -164,3 +224,34 @@ def test_linear_attention(rule: str, readers: int, heads: int) -> None:
         }
         rest = {"past": drawn(2, heads, 3, 5), "bias": drawn(heads), "rate": drawn(heads, seed=1)}
         model.check(1e-4, **given, **rest)
+
+
+def test_gated_delta_nets() -> None:
+    """Decays per head and per element, as they are and made of what the model learnt."""
+    given = ["q", "k", "v", ""]
+    learnt = {"qk_l2_norm": 1, "gate_activation": "softplus", "beta_activation": "sigmoid"}
+    nodes = [
+        node_of("GatedDeltaNet", [*given, "g", "b", "past"], ["y", "state"], qk_l2_norm=1),
+        node_of(
+            "GatedDeltaNet", [*given, "wide", "b", "past", "rate", "bias"], ["z", "next"],
+            scale=0.5, **learnt,
+        ),
+        node_of(
+            "GatedDeltaNet", [*given, "wide", "", "past", "rate", "bias"], ["u", "bounded"],
+            gate_activation="kda", update_rule="gated",
+        ),
+        node_of("GatedDeltaNet", [*given, "", "", "past"], ["l", "sum"], update_rule="linear"),
+    ]  # fmt: skip
+    shapes = {"q": (2, 3), "k": (2, 3), "v": (4, 5), "g": (4,), "wide": (4, 3), "b": (4,)}
+    inputs = [make_value(name, ["t", *shape]) for name, shape in shapes.items()]
+    arrays = {"rate": drawn(4, seed=20), "bias": drawn(4, seed=21)}
+    model = of_nodes(nodes, [*inputs, make_value("past", [2, 4, 5, 3])], arrays)
+    node = node_of("GatedDeltaNet", [*given, "g", "b"], ["y", "state"], qk_l2_norm=1)
+    kept = {name: shape for name, shape in shapes.items() if name != "wide"}
+    rows = of_nodes([node], [make_value(x, ["n", "t", *shape]) for x, shape in kept.items()])
+    for tokens in (2, 8):
+        values = {name: drawn(tokens, *shape, seed=len(name)) for name, shape in shapes.items()}
+        values |= {name: -np.abs(values[name]) for name in ("g", "wide")}
+        model.check(1e-4, **values, past=drawn(2, 4, 5, 3))
+        del values["wide"]
+        rows.check(1e-4, **{name: value[None] for name, value in values.items()})

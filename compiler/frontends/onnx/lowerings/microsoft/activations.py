@@ -72,7 +72,7 @@ def bias_add(node: Node) -> Value:
     return narrow(node, add(node, *(widen(node, each) for each in node.present())), node.input(0))
 
 
-@lowering("BiasDropout", domain=MICROSOFT)
+@lowering("BiasDropout", "BitmaskBiasDropout", domain=MICROSOFT)
 def bias_dropout(node: Node) -> Value:
     """data + bias + residual: nothing is dropped in inference."""
     unsupported(

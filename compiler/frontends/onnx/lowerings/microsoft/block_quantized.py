@@ -16,7 +16,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, known_dim, product
 from ingot.hal.spec import dtype
 
-__all__ = ["spread_blocks", "unpacked", "weight_of_blocks"]
+__all__ = ["spread_blocks", "times_blocks", "unpacked", "weight_of_blocks"]
 
 _NF4 = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
@@ -67,6 +67,10 @@ def weight_of_blocks(
 
 @lowering("MatMulNBits", domain=MICROSOFT)
 def matmul_n_bits(node: Node) -> Value:
+    return times_blocks(node)
+
+
+def times_blocks(node: Node) -> Value:
     """x [..., k] times a weight [n, k] of few bits; the last block of a row may be cut short."""
     unsupported(
         bool(node.integer("weight_prepacked", 0)),

@@ -7,6 +7,7 @@ which `total_sequence_length` rows are read.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
@@ -27,7 +28,11 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
-__all__: list[str] = []
+__all__ = ["Seen", "attend_grouped"]
+
+Seen = Callable[[Value, Dim], Value]
+"""Which keys each query sees, i1[batch, heads, queries, keys], by the places of queries,
+i32[batch, queries], and how many keys there are."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,20 @@ class _Lengths:
 def group_query_attention(node: Node) -> tuple[Value | None, ...]:
     """Attention, the caches, and if wanted scores or weights."""
     _refuse(node)
+    return attend_grouped(node)
+
+
+def attend_grouped(node: Node, seen: Seen | None = None) -> tuple[Value | None, ...]:
+    """As GroupQueryAttention; with `seen`, caches have room and queries see those keys alone."""
     q, k, v = _split(node)
     lengths = _lengths(node, q)
     if node.integer("do_rotary", 0):
         q, k = _rotated(node, q, k, lengths)
     q, k, v = (node.transpose(each, (0, 2, 1, 3)) for each in (q, k, v))
-    keys, present_k = _extended(node, k, node.optional(3), lengths, 1)
-    values, present_v = _extended(node, v, node.optional(4), lengths, 2)
+    (keys, present_k), (values, present_v) = (
+        _extended(node, new, node.optional(output + 2), lengths, output, seen is not None)
+        for output, new in ((1, k), (2, v))
+    )
     kind = node.integer("qk_output", 0)
     softmax = Softmax(
         node.number("softcap", 0.0), node.optional(11), node.integer("smooth_softmax", -1) == 1
@@ -57,9 +69,12 @@ def group_query_attention(node: Node) -> tuple[Value | None, ...]:
     keys_count = shape_of(keys)[2]
     if bias is not None:
         bias = node.agree_on(bias, 3, keys_count)
-    mask = _mask(node, q, keys_count, lengths)
+    masks = [_mask(node, q, keys_count, lengths), bias]
+    if seen is not None:
+        places = _places(node, lengths, shape_of(q)[0], shape_of(q)[2])
+        masks.append(mask_of(node, seen(places, keys_count), q))
     result, scores, weights = attend(
-        node, q, keys, values, scale_of(node, shape_of(q)[3]), [mask, bias], softmax,
+        node, q, keys, values, scale_of(node, shape_of(q)[3]), masks, softmax,
         want_scores=bool(kind),
     )  # fmt: skip
     shown = {1: scores, 2: weights}.get(kind)
@@ -136,7 +151,7 @@ def _rotated(node: Node, q: Value, k: Value, lengths: _Lengths) -> tuple[Value, 
 
 
 def _extended(
-    node: Node, new: Value, past: Value | None, lengths: _Lengths, output: int
+    node: Node, new: Value, past: Value | None, lengths: _Lengths, output: int, has_room: bool
 ) -> tuple[Value, Value]:
     """The rows that are read, [batch, heads, total, size], and the cache as it is behind."""
     if past is None:
@@ -145,7 +160,7 @@ def _extended(
     past = node.agree(past, (batch, heads, shape_of(past)[2], size))
     room = shape_of(past)[2]
     total = node.parts(6)[0]
-    if _keeps_length(node, output):
+    if has_room or _keeps_length(node, output):
         cache = write_rows(node, past, new, lengths.before)
         read = node.define_size(total, "total_sequence_length", "total_sequence_length", 1, room)
         return part(node, cache, 0, read, 2), cache

@@ -21,7 +21,7 @@ from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, known_dim
 
-__all__ = ["attend_projected"]
+__all__ = ["attend_projected", "masks_of"]
 
 
 @lowering("Attention", "DecoderMaskedSelfAttention", domain=MICROSOFT)
@@ -70,7 +70,7 @@ def attend_projected(
     elif node.wants(1):
         caches = [node.reshape(each, (1, *shape_of(each))) for each in (k, v)]
         present = node.op("concatenate", *caches, axis=0)
-    masks = _masks(node, q, k, mask, bias, offset)
+    masks = masks_of(node, q, k, mask, bias, offset)
     result, _, _ = attend(node, q, k, v, scale_of(node, shape_of(q)[3]), masks)
     return merge_heads(node, result), present
 
@@ -99,7 +99,7 @@ def _element(node: Node, value: Value) -> Dim | Value:
     return node.reshape(value, ()) if known is None else known
 
 
-def _masks(
+def masks_of(
     node: Node, q: Value, k: Value, mask: Value | None, bias: Value | None, offset: Dim
 ) -> list[Value | None]:
     """What is added to the scores; `offset` is the place of the first query among the keys."""
@@ -180,7 +180,7 @@ def _attend_split(
         k, present_k, offset = _join_cache(node, k, caches[0], used)
         v, present_v, _ = _join_cache(node, v, caches[1], used)
         present = present_k, present_v
-    masks = _masks(node, q, k, node.optional(mask), node.optional(bias), offset)
+    masks = masks_of(node, q, k, node.optional(mask), node.optional(bias), offset)
     result, scores, _ = attend(
         node, q, k, v, scale_of(node, shape_of(q)[3]), masks, want_scores=node.wants(3)
     )

@@ -21,14 +21,14 @@ from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lower_wh
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import dtype
 
-__all__: list[str] = []
+__all__ = ["dequantized", "quantized"]
 
 
-def _dequantized(node: Node, x: Value, scale: Value, zero: Value | None) -> Value:
+def dequantized(node: Node, x: Value, scale: Value, zero: Value | None) -> Value:
     return lower_as(node, "DequantizeLinear", [x, scale, zero], {})
 
 
-def _quantized(node: Node, x: Value, scale: Value, zero: Value | None, like: Value) -> Value:
+def quantized(node: Node, x: Value, scale: Value, zero: Value | None, like: Value) -> Value:
     """x in the dtype of `like`, around 0 without a zero point."""
     zero = node.constant(0, type_of(like).dtype) if zero is None else zero
     return lower_as(node, "QuantizeLinear", [x, scale, zero], {})
@@ -43,11 +43,11 @@ def linear(node: Node) -> Value:
 @lowering("QLinearAdd", "QLinearMul", domain=MICROSOFT)
 def quantized_binary(node: Node) -> Value:
     a, b = (
-        _dequantized(node, node.input(at), node.input(at + 1), node.optional(at + 2))
+        dequantized(node, node.input(at), node.input(at + 1), node.optional(at + 2))
         for at in (0, 3)
     )
     result = lower_as(node, node.proto.op_type.removeprefix("QLinear"), [a, b], {})
-    return _quantized(node, result, node.input(6), node.optional(7), node.input(0))
+    return quantized(node, result, node.input(6), node.optional(7), node.input(0))
 
 
 def _unary(
@@ -55,12 +55,12 @@ def _unary(
 ) -> Value:
     """The op of the standard of the first input, whose scale and zero point follow, and then
     those of the result; channels are last if `channels_last` is 1."""
-    x = _dequantized(node, node.input(0), node.input(1), node.optional(2))
+    x = dequantized(node, node.input(0), node.input(1), node.optional(2))
     is_last = bool(node.integer("channels_last", 0))
     x = channels_first(node, x) if is_last else x
     x = lower_as(node, op_type, [x], attributes, opset)
     x = channels_last(node, x) if is_last else x
-    return _quantized(node, x, node.input(3), node.optional(4), node.input(0))
+    return quantized(node, x, node.input(3), node.optional(4), node.input(0))
 
 
 @lowering(
@@ -89,16 +89,16 @@ def quantized_mean(node: Node) -> Value:
 def quantized_concat(node: Node) -> Value:
     """Behind scale and zero point of the result: tensor, scale and zero point of each part."""
     given = list(node.present())
-    parts = [_dequantized(node, *given[at : at + 3]) for at in range(2, len(given), 3)]
+    parts = [dequantized(node, *given[at : at + 3]) for at in range(2, len(given), 3)]
     joined = lower_as(node, "Concat", parts)
-    return _quantized(node, joined, given[0], given[1], given[2])
+    return quantized(node, joined, given[0], given[1], given[2])
 
 
 @lowering("QLinearWhere", domain=MICROSOFT)
 def quantized_where(node: Node) -> Value:
-    x, y = (_dequantized(node, *(node.input(at + i) for i in range(3))) for at in (1, 4))
+    x, y = (dequantized(node, *(node.input(at + i) for i in range(3))) for at in (1, 4))
     chosen = lower_as(node, "Where", [node.input(0), x, y], {})
-    return _quantized(node, chosen, node.input(7), node.input(8), node.input(1))
+    return quantized(node, chosen, node.input(7), node.input(8), node.input(1))
 
 
 @lowering("QLinearConv", domain=MICROSOFT)
@@ -126,7 +126,7 @@ def quantized_gemm(node: Node) -> Value:
     scale = node.optional(7)
     if scale is None:
         return result
-    return _quantized(node, result, scale, node.optional(8), node.input(0))
+    return quantized(node, result, scale, node.optional(8), node.input(0))
 
 
 def _scaled(node: Node, total: Value, a: Value, b: Value, alpha: float = 1.0) -> Value:
@@ -179,7 +179,7 @@ def _dynamic(node: Node, x: Value) -> tuple[Value, Value, Value]:
     scale = node.op("select", node.compare("eq", scale, zero), node.fill(1, like=scale), scale)
     place = node.op("round_even", node.op("div", node.op("neg", low), scale))
     point = node.convert(node.op("clamp", zero, place, node.fill(255, like=place)), "u8")
-    return _quantized(node, x, scale, point, point), scale, point
+    return quantized(node, x, scale, point, point), scale, point
 
 
 @lowering("QAttention", domain=MICROSOFT)
@@ -239,7 +239,7 @@ def quantized_embed_layer_normalization(node: Node) -> tuple[Value, Value]:
 
 def _numbers(node: Node, scale: int, codes: Value) -> Value:
     """What codes stand for; the zero point comes five inputs behind the scale."""
-    return _dequantized(node, codes, node.input(scale), node.input(scale + 5))
+    return dequantized(node, codes, node.input(scale), node.input(scale + 5))
 
 
 @lowering("MatMulInteger16", domain=MICROSOFT)

@@ -1,14 +1,16 @@
 """Ops of `com.microsoft` on windows: convolutions that keep what they need of the past, runs of
-elements, and padding that is an input."""
+elements, padding that is an input, and windows over the characters of words."""
 
 from __future__ import annotations
+
+import math
 
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import silu
 from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import floordiv
+from ingot.compiler.ir.dims import floordiv, product
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -63,3 +65,28 @@ def convolution_transpose_with_pads(node: Node) -> Value:
         inner = node.revised(node.opset)
         inner.set_attribute("pads", [int(each) for each in known.reshape(-1)])
     return lower_as(inner, "ConvTranspose", [node.input(0), node.input(1), node.optional(3)])
+
+
+@lowering("WordConvEmbedding", domain=MICROSOFT)
+def word_embedding(node: Node) -> Value:
+    """[..., filters]: of the characters of each word, the greatest of what windows over them
+    give. Characters that are 0 end a word; one that begins so is 0."""
+    words, weight, bias, table = (node.input(place) for place in range(4))
+    *outer, length = shape_of(words)
+    filters, _, window, size = shape_of(weight)
+    rows = lower_as(node, "Gather", [table, words], {"axis": 0})
+    rows = node.reshape(rows, (product(outer), 1, length, size))
+    made = lower_as(node, "Conv", [rows, weight, bias], {})
+    made = node.op("tanh", node.reshape(made, (*outer, filters, length - window + 1)))
+    is_used = node.compare("gt", words, node.fill(0, like=words))
+    count = node.reduce(node.convert(is_used, "i64"), [len(outer)], "add")
+    place = node.op("iota", dtype=dtype("i64"), shape=shape_of(made), axis=len(outer) + 1)
+    last = node.op("sub", count, node.broadcast_to(node.size(window), shape_of(count)))
+    last = node.op("max", last, node.fill(0, like=last))
+    axes = tuple(range(len(outer)))
+    last = node.op("broadcast", last, shape=shape_of(made), dimensions=axes)
+    seen = node.op("select", node.compare("le", place, last), made, node.fill(-math.inf, like=made))
+    best = node.reduce(seen, [len(outer) + 1], "max")
+    begins = node.reshape(part(node, is_used, 0, 1), tuple(outer))
+    begins = node.op("broadcast", begins, shape=shape_of(best), dimensions=axes)
+    return node.op("select", begins, best, node.fill(0, like=best))

@@ -44,6 +44,7 @@ from ingot.compiler.graph.forms.round_rows import (
     set_precision,
 )
 from ingot.compiler.graph.forms.separate_scopes import separate_scopes
+from ingot.compiler.graph.forms.weight_functions import expand_calls
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.ops import Constant
 from ingot.compiler.graph.passes import GRAPH_PASSES
@@ -91,6 +92,7 @@ DISPATCH_PASSES: tuple[Pass, ...] = (
     form_dispatches,
     share_numbers,
     outline,
+    expand_calls,
     share_shapes,
 )
 

@@ -63,7 +63,7 @@ NUMBERS = frozenset({"dim", "iota"})
 _ALONE = frozenset(
     {
         *("size", "variable.load", "variable.store", "scalar.read", "scalar.symbol"),
-        *("view", "update", "reinterpret", "native.call"),
+        *("view", "update", "reinterpret", "native.call", "call"),
         *SLOT_OPS,
     }
 )

@@ -15,6 +15,7 @@ import numpy as np
 
 from ingot.compiler.graph.init_functions import init_functions
 from ingot.compiler.graph.ops import (
+    FunctionCall,
     Global,
     ListGet,
     Parameter,
@@ -269,6 +270,9 @@ class _Run:
             return (self.parameter(op),)
         if op.name == "global":
             return (self.init_results()[Global.of(op).index],)
+        if op.name == "call":
+            called = self.module.functions[FunctionCall.of(op).function]
+            return tuple(self.block(called.block, operands, {}, {}))
         if op.name in ("variable.load", "variable.store"):
             return self.variable(op, operands, symbols)
         if op.name == "list.get":  # its shape may use symbols that only its result tells

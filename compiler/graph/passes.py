@@ -26,7 +26,7 @@ from ingot.compiler.graph.forms.pack_weights import pack_weights
 from ingot.compiler.graph.forms.round_factors import round_factors
 from ingot.compiler.graph.forms.share_tables import share_tables
 from ingot.compiler.graph.forms.simplify_rescaling import simplify_rescaling
-from ingot.compiler.graph.forms.split_init import split_codes, split_init
+from ingot.compiler.graph.forms.split_init import split_init
 from ingot.compiler.graph.forms.split_reductions import split_reductions
 from ingot.compiler.graph.forms.store_narrow import store_narrow
 from ingot.compiler.ir import Module
@@ -37,7 +37,6 @@ GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
     store_narrow,
     multiply_codes,
     fuse_scales,
-    split_codes,
     eliminate_dead_code,
     fold_control,
     fold_constants,

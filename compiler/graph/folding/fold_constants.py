@@ -96,7 +96,7 @@ def _fold_splats(op: Op, builder: Builder) -> Sequence[Value] | None:
 def _is_foldable(op: Op, known: dict[Value, Array]) -> bool:
     if op.regions or not op.results or not (op.operands or vars(op.attributes)):
         return False
-    unfolded = ("parameter", "global", "unpack", "native_call", "kernel_call")
+    unfolded = ("parameter", "global", "unpack", "call", "native_call", "kernel_call")
     if op.name in unfolded or has_effect(op):
         return False
     if any(operand not in known for operand in op.operands):

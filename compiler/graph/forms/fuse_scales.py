@@ -24,6 +24,7 @@ from ingot.compiler.graph.forms.round_rows import (
     rounded_rows,
     why_not_rounded,
 )
+from ingot.compiler.graph.forms.weight_functions import Made, WeightFunctions
 from ingot.compiler.graph.ops import (
     PANEL,
     DotGeneral,
@@ -41,6 +42,7 @@ from ingot.compiler.graph.rewriter import (
 )
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import known_dim
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["fuse_scales"]
@@ -52,75 +54,55 @@ _NARROW = (2, 4)
 
 def fuse_scales(module: Module) -> Module:
     """Keep the codes of weights in every function; returns the module."""
-    for function in module.functions.values():
+    functions = WeightFunctions(module, _made_of)
+    for function in list(module.functions.values()):
         weights = weights_of(function)
 
         def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
             if op.name != "dot_general" or DotGeneral.of(op).dtype.name not in _FLOATS:
                 return None
-            product = _Product(module, op, builder)
+            product = _Product(module, functions, op, builder)
             return multiply_rows(op, builder, weights, product.multiply)
 
         rewrite(function.block, rule)
+    functions.finish()
     return module
 
 
 class _Product:
     """A contraction that may keep the codes of its weight."""
 
-    def __init__(self, module: Module, op: Op, builder: Builder) -> None:
-        self.module, self.op, self.builder = module, op, builder
+    def __init__(
+        self, module: Module, functions: WeightFunctions, op: Op, builder: Builder
+    ) -> None:
+        self.module, self.functions, self.op, self.builder = module, functions, op, builder
         self.rounded: RoundedRows | None = None
-        self.columns = Columns()
+        self.columns, self.n = Columns(), 0
 
     def multiply(self, rows: Value, w: Value, columns: Columns) -> Value | None:
         """rows [m, k] times columns of the weight [k, n]; None if that is not made of codes."""
-        self.columns = columns
-        split = _without_minima(w, self.builder)
-        if split is None:
-            return self._coded(rows, w)
-        w, minima = split
-        made = self._coded(rows, w)
+        if tensor_type(rows).dtype.name not in _FLOATS:
+            return None
+        made = self.functions.made(w, self.builder)
         if made is None:
             return None
-        less = self._sums_times(rows, minima)
-        return None if less is None else self.builder.value("sub", made, less)
+        first, *others = made
+        self.columns, self.n = columns, columns.count_of(w)
+        self.rounded = self._rounded(rows, first.attributes["group"])
+        product = self._times(rows, first, self.rounded)
+        for minima in others:
+            product = self.builder.value("sub", product, self._sums_times(rows, minima))
+        return product
 
-    def _coded(self, rows: Value, w: Value, may_round: bool = True) -> Value | None:
+    def _times(self, rows: Value, weight: Made, rounded: RoundedRows | None = None) -> Value:
+        """The rows times the columns of a coded weight."""
         builder = self.builder
-        weight = _weight_of(w, builder)
-        if weight is None or tensor_type(rows).dtype.name not in _FLOATS:
-            return None
-        k, _ = static_shape(w)
-        group = _group_of(weight, k)
-        bits = _bits_of(weight, group, k, may_round)
-        if bits is None:
-            return None
-        small, block = _scales(weight, group, builder)
-        if weight.zeros is not None:
-            small.append(_small(_narrowed(weight.zeros, builder), group, builder))
-        codes, scales, *others = (
-            self.columns.of_panels(each, builder)
-            for each in (
-                _code_panels(weight, bits, builder),
-                *(_scale_panels(each, builder) for each in small),
-            )
-        )
-        is_byte = bits not in _NARROW
-        attributes = {
-            "n": self.columns.count_of(w),
-            "coding": dtype(f"{weight.kind}{8 if is_byte else bits}"),
-            "group": group,
-            "bits": bits if is_byte and bits < 8 else 0,
-            "block": block,
-            "dtype": DotGeneral.of(self.op).dtype,
-        }
-        if may_round:
-            self.rounded = self._rounded(rows, group)
-        if self.rounded is None or not may_round:
-            return builder.value("dot_coded", rows, codes, scales, *others, **attributes)
-        x = self.rounded
-        left = (x.codes, codes, scales, x.scales, x.sums)
+        codes, *small = (self.columns.of_panels(each, builder) for each in weight.values)
+        attributes = {**weight.attributes, "n": self.n, "dtype": DotGeneral.of(self.op).dtype}
+        if rounded is None:
+            return builder.value("dot_coded", rows, codes, *small, **attributes)
+        scales, *others = small
+        left = (rounded.codes, codes, scales, rounded.scales, rounded.sums)
         return builder.value("dot_scaled", *left, *others, **attributes)
 
     def _rounded(self, rows: Value, group: int) -> RoundedRows | None:
@@ -134,29 +116,63 @@ class _Product:
             attributes[LEFT_IN_FLOAT] = (*left, (self.op.location, why))
         return None
 
-    def _sums_times(self, rows: Value, minima: Repeats) -> Value | None:
-        """rows [m, k] times the minima [k, n]: the sums of the rows' groups times those of
-        groups, which may be codes with scales themselves."""
-        builder, type = self.builder, tensor_type(rows)
-        k, group = minima.shape[0], min(minima.lengths[0], minima.shape[0])
-        if group == 1 or k % group:
-            return None
-        *outer, _ = type.shape
-        if self.rounded is not None and tensor_type(self.rounded.sums).shape[-1] == k // group:
+    def _sums_times(self, rows: Value, minima: Made) -> Value:
+        """The sums of the rows' groups times the minima of these, which may be codes."""
+        builder, type, groups = self.builder, tensor_type(rows), minima.k
+        if self.rounded is not None and tensor_type(self.rounded.sums).shape[-1] == groups:
             sums = self.rounded.numbers_of_sums(builder)
             sums = builder.value("convert", sums, dtype=type.dtype)
         else:
-            sums = builder.value("reshape", rows, shape=(*outer, k // group, group))
+            *outer, k = type.shape
+            sums = builder.value("reshape", rows, shape=(*outer, groups, known_dim(k) // groups))
             sums = builder.value("reduce", sums, axes=(type.rank,), kind="add")
-        small = _small(_narrowed(minima, builder), group, builder)
-        coded = self._coded(sums, small, may_round=False)
-        if coded is not None:
-            return coded
-        small = builder.value("convert", small, dtype=type.dtype)
+        if minima.attributes:
+            return self._times(sums, minima)
+        small = builder.value("convert", minima.values[0], dtype=type.dtype)
         small = self.columns.of_columns(small, builder)
         return builder.value(
             "dot_general", sums, small, lhs_contract=(type.rank - 1,), rhs_contract=(0,)
         )
+
+
+def _made_of(w: Value, builder: Builder) -> Sequence[Made] | None:
+    """The codes of a weight [k, n], and the minima of groups of K, if it has some, as codes or
+    [groups, n]. None: it is not made of codes."""
+    split = _without_minima(w, builder)
+    coded = _coded(w if split is None else split[0], builder)
+    if split is None or coded is None:
+        return None if coded is None else [coded]
+    minima = split[1]
+    k, group = minima.shape[0], min(minima.lengths[0], minima.shape[0])
+    if group == 1 or k % group:
+        return None
+    small = _small(_narrowed(minima, builder), group, builder)
+    return [coded, _coded(small, builder, in_planes=False) or Made((small,), k // group, {})]
+
+
+def _coded(w: Value, builder: Builder, in_planes: bool = True) -> Made | None:
+    """The panels of a weight [k, n] that is made of codes."""
+    weight = _weight_of(w, builder)
+    if weight is None:
+        return None
+    k, _ = static_shape(w)
+    group = _group_of(weight, k)
+    bits = _bits_of(weight, group, k, in_planes)
+    if bits is None:
+        return None
+    small, block = _scales(weight, group, builder)
+    if weight.zeros is not None:
+        small.append(_small(_narrowed(weight.zeros, builder), group, builder))
+    panels = [_code_panels(weight, bits, builder)]
+    panels += [_scale_panels(each, builder) for each in small]
+    is_byte = bits not in _NARROW
+    attributes = {
+        "coding": dtype(f"{weight.kind}{8 if is_byte else bits}"),
+        "group": group,
+        "bits": bits if is_byte and bits < 8 else 0,
+        "block": block,
+    }
+    return Made(tuple(panels), k, attributes)
 
 
 def _without_minima(w: Value, builder: Builder) -> tuple[Value, Repeats] | None:

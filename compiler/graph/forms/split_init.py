@@ -5,9 +5,6 @@ the function `init`, which runs once when a program is created; functions read i
 as `global`. Broadcasts and iotas stay where they are, since kernels make them from nothing.
 Weights of loop bodies and branches move too, so that a step only reads them. What several
 functions compute in the same way from equal constants is made once for all of them.
-
-Codes of external weights move early (`split_codes`), for a file of a language model has most ops of
-its program in them, once per function, and no later pass asks what they are made of.
 """
 
 from __future__ import annotations
@@ -23,12 +20,12 @@ from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
     eliminate_common_subexpressions,
 )
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
-from ingot.compiler.graph.ops import DotCoded, Global
+from ingot.compiler.graph.ops import Global
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value, tensor_ops, weights_of
 from ingot.compiler.graph.weight_arrays import WeightArrays
 from ingot.compiler.ir import Block, Function, Literal, Module, Op, Region, Value, clone_op, walk
 
-__all__ = ["split_codes", "split_init"]
+__all__ = ["split_init"]
 
 _GROWTH = 1.25
 """How much longer than what it is made from a baked constant may be: a choice between the file's
@@ -44,19 +41,12 @@ _LOOKUPS = frozenset({"take", "gather", "dynamic_slice"})
 """Ops of `main` that read packed elements where they lie; for others `init` unpacks them."""
 
 
-def split_codes(module: Module) -> Module:
-    """Move what `dot_coded` and `dot_scaled` read of external weights to `init`; returns the
-    module."""
-    frontiers = {name: _codes(function) for name, function in module.functions.items()}
-    return _split(module, frontiers, False) if any(frontiers.values()) else module
-
-
 def split_init(module: Module, bake: bool = True) -> Module:
     """Move the weights of every function to `init`; returns the module.
 
     Without `bake` nothing is evaluated here: tests run every program both ways.
     """
-    functions = {name: each for name, each in module.functions.items() if name != "init"}
+    functions = {name: each for name, each in module.functions.items() if each.exported}
     frontiers = {name: _frontier(each, weights_of(each)) for name, each in functions.items()}
     return _split(module, frontiers, bake)
 
@@ -138,25 +128,6 @@ class _Identities:
             return id(op), op
         operands = tuple(self.known[operand] for operand in op.operands)
         return op.name, operands, attribute_key(op.attributes)
-
-
-def _codes(main: Function) -> list[Value]:
-    """What products with codes read of external weights."""
-    weights, external = weights_of(main), set[Value]()
-    wanted: dict[Value, None] = {}
-    for op in tensor_ops(main.block):
-        if op.name == "parameter" or not external.isdisjoint(op.operands):
-            external.update(op.results)
-        if isinstance(op.attributes, DotCoded):
-            read = [_whole(each) for each in op.operands[1:]]
-            wanted |= {each: None for each in read if each in weights and each in external}
-    return list(wanted)
-
-
-def _whole(panels: Value) -> Value:
-    """What the panels are chosen from, if they are."""
-    op = defined_by(panels, "take")
-    return panels if op is None else op.operands[0]
 
 
 def _frontier(main: Function, weights: set[Value]) -> list[Value]:

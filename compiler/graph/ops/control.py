@@ -1,4 +1,5 @@
-"""Rows of ops with branches, loops and state: if, case, while, variable.load, variable.store.
+"""Rows of ops with branches, loops, state and calls: if, case, while, variable.load,
+variable.store, call.
 
 The regions of `if`, `case` and `while` may use every value that is defined before the op,
 and their blocks see the symbols of the dims outside. A dim that is known only when the op
@@ -20,6 +21,7 @@ from ingot.hal.spec import DType
 __all__ = [
     "CONTROL",
     "Control",
+    "FunctionCall",
     "VariableLoad",
     "VariableStore",
     "defined_symbols",
@@ -203,6 +205,18 @@ class VariableStore(Attributes):
         return ()
 
 
+@dataclass(frozen=True)
+class FunctionCall(Attributes):
+    """What a function of the module gives, whose results have these `types`. Calls stand in `init`,
+    and become the ops of their function when kernels are made."""
+
+    function: str
+    types: tuple[TensorType, ...]
+
+    def result(self, *operands: TensorType) -> tuple[TensorType, ...]:
+        return self.types
+
+
 for _row in (
     OpRow(
         "if",
@@ -227,5 +241,6 @@ for _row in (
     OpRow("while", "control", ("*initial",), While, region_count=2, rule_reads_regions=True),
     OpRow("variable.load", "control", (), VariableLoad, effect="read"),
     OpRow("variable.store", "control", ("value",), VariableStore, effect="write"),
+    OpRow("call", "control", ("*operands",), FunctionCall),
 ):
     register(_row)

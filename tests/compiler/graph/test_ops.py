@@ -22,7 +22,11 @@ F32, I1 = dtype("f32"), dtype("i1")
 def test_every_row_has_a_reference_and_a_doc_line() -> None:
     for row in OPS.values():
         assert row.text.endswith("."), row.name
-        if not row.terminator and not row.effect and row.name not in ("parameter", "global"):
+        if (
+            not row.terminator
+            and not row.effect
+            and row.name not in ("parameter", "global", "call")
+        ):
             assert callable(row.reference), row.name
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.forms.fuse_scales import fuse_scales
-from ingot.compiler.graph.forms.split_init import split_codes, split_init
+from ingot.compiler.graph.forms.split_init import split_init
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, walk
@@ -35,7 +36,7 @@ def test_codes_move_once_and_what_is_left_moves_behind_them() -> None:
     module = Module()
     for name, rows in (("one", 1), ("three", 3)):
         module.add(_function(name, rows))
-    module = split_codes(fuse_scales(module))
+    module = eliminate_dead_code(fuse_scales(module))
     assert len(module.functions["init"].block.terminator.operands) == 2  # codes and scales
     for name in ("one", "three"):
         left = [op.attributes.key for op in walk(module.functions[name]) if op.name == "parameter"]

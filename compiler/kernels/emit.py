@@ -37,8 +37,8 @@ class Emitter:
 
     `places` gives each axis its loop index. `vector` is the axis along the lanes: its place
     is that of lane 0, and with a `count` only the lanes below it are live. `given` are the
-    values of Given nodes. In a kernel with barriers set `clamps`: a fault does not end it, so
-    an index that was checked is moved inside.
+    values of Given nodes, `known` those of conditions. In a kernel with barriers set `clamps`: a
+    fault does not end it, so an index that was checked is moved inside.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Emitter:
         self.builder = builder
         self.places = dict(places)
         self.given = dict(given or {})
+        self.known: dict[Node, bool] = {}
         self.vector: Axis | None = None
         self.lanes = 1
         self.count: loop.Index | None = None
@@ -61,7 +62,7 @@ class Emitter:
     def fork(self) -> Emitter:
         """Another one that stands where this one does, and knows what it knows and is given."""
         other = Emitter(self.builder, self.places)
-        other.given = self.given
+        other.given, other.known = self.given, self.known
         other.vector, other.lanes, other.count = self.vector, self.lanes, self.count
         other.aligned, other.guard, other.clamps = self.aligned, self.guard, self.clamps
         other.scopes = [*self.scopes, {}]
@@ -299,8 +300,13 @@ class Emitter:
 
     def _choose(self, node: Choose) -> Value:
         b = self.builder
-        condition = self.emit(node.conditions[0])
-        for each in node.conditions[1:]:
+        if any(self.known.get(each) is False for each in node.conditions):
+            return self.emit(node.otherwise)
+        conditions = [each for each in node.conditions if each not in self.known]
+        if not conditions:
+            return self.emit(node.then)
+        condition = self.emit(conditions[0])
+        for each in conditions[1:]:
             condition = b.op("and", condition, self.emit(each))
         lanes = max(lanes_of(condition), self._lanes(node.then), self._lanes(node.otherwise))
         if lanes_of(condition) == 1:

@@ -7,9 +7,12 @@ outer ones are shared by the workgroups.
 
 from __future__ import annotations
 
+from functools import cmp_to_key
+from itertools import pairwise
+
 from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, modulo, prove_le
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import byte_count, in_place_pairs, operand_types
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
@@ -26,12 +29,13 @@ from ingot.compiler.kernels.schedule import (
     merge_axes,
     trace_with_splits,
 )
-from ingot.compiler.kernels.trace import Apply, Choose, Load, Node, Tracer, walk_nodes
+from ingot.compiler.kernels.trace import Apply, Choose, InRange, Load, Node, Tracer, walk_nodes
 
 __all__ = ["MapSchedule", "lower_map", "trace_map"]
 
 _PAGES = 64  # sides of a block of squares: its lines lie in as many pages of both sides
 _TURNED_NODES = 12  # of a kernel whose code is printed once for each row of a square
+_MOST_PARTS = 8  # of the last axis, each with code of its own
 _TRANSPOSE_BLOCK = 16  # steps of the axis that is contiguous in the operand, per block
 
 
@@ -44,6 +48,7 @@ class MapSchedule:
     tile: tuple[int, int, int]
     block: int = 1  # of the last axis but one, where an operand is contiguous there
     turned: int = 0  # operands whose vectors are turned in registers
+    parts: int = 1  # of the last axis, in each of which conditions on it are known
 
 
 def lower_map(function: Function, target: TargetInfo) -> Kernel:
@@ -91,6 +96,7 @@ class _Lowering:
         if self.block > 1:
             self.lanes = min(self.lanes, _TRANSPOSE_BLOCK)
         self.turned = self._turned()
+        self.conditions, self.places = self._divide()
         widest = max(node.dtype.bytes for node in roots)
         budget = WORKGROUP_BYTES // widest // (4 if self._is_heavy() else 1)
         multiple = max(self.lanes, 1)
@@ -136,6 +142,29 @@ class _Lowering:
             and load.index.is_affine()
         ]
 
+    def _divide(self) -> tuple[list[InRange], list[Dim]]:
+        """Conditions on nothing but the place along the last axis, and the places, in order,
+        between which they do not change; none where all places lie between vectors."""
+        axis, extent, known = self.inner.axis, self.inner.extent, self.function.symbols
+        nodes = [
+            node
+            for node in walk_nodes(self.roots)
+            if isinstance(node, InRange) and node.step == 1 and node.index.terms == ((axis, 1),)
+        ]
+        ends = {end for node in nodes for end in _ends(node)} - {0, extent}
+
+        def order(a: Dim, b: Dim) -> int:
+            return -1 if prove_le(a, b, known) else 1
+
+        places = [0, *sorted(ends, key=cmp_to_key(order)), extent]
+        parts = len(places) - 1
+        if self.block > 1 or self.lanes == 1 or all(modulo(end, self.lanes) == 0 for end in ends):
+            return [], []
+        if parts > _MOST_PARTS or parts * self.lanes > 4 * guess(extent, known):
+            return [], []
+        are_ordered = all(prove_le(a, b, known) for a, b in pairwise(places))
+        return (nodes, places) if are_ordered else ([], [])
+
     def _whole_squares(self, grid: Grid) -> Grid:
         """The grid with workgroups of whole squares along the last axis but one."""
         outer = self.axes[-2]
@@ -173,6 +202,7 @@ class _Lowering:
                 self.grid.tile,
                 self.block,
                 len(self.turned),
+                max(len(self.places) - 1, 1),
             ),
         )
 
@@ -265,8 +295,27 @@ class _Lowering:
         return b.transpose(read)
 
     def _innermost(self, emitter: Emitter, first: LoopIndex, end: LoopIndex) -> None:
-        b, lanes = self.builder, self.lanes
+        """The last axis, in parts in which all conditions on it are known."""
+        b, places = self.builder, self.places
         self._hoist(emitter, len(self.axes) - 1)
+        if not places:
+            self._run(emitter, first, end)
+            return
+        start = first
+        for part, place in enumerate(places[1:]):
+            stop = end
+            if place is not places[-1]:
+                stop = b.min(b.max(b.dim(place), first), end)
+            for node in self.conditions:
+                low, high = (places.index(each) for each in _ends(node))
+                emitter.known[node] = low <= part < high
+            with emitter.scope():
+                self._run(emitter, start, stop)
+            start = stop
+
+    def _run(self, emitter: Emitter, first: LoopIndex, end: LoopIndex) -> None:
+        """Places [first, end) of the last axis, whole vectors first."""
+        b, lanes, aligned = self.builder, self.lanes, not self.places
         if lanes == 1:
             with b.for_(first, end) as loop, emitter.along(self.inner.axis, loop.index, 1):
                 self._store(emitter, None)
@@ -282,14 +331,14 @@ class _Lowering:
         if full_end != first:
             with (
                 b.for_(first, full_end, lanes) as loop,
-                emitter.along(axis, loop.index, lanes, aligned=True),
+                emitter.along(axis, loop.index, lanes, aligned=aligned),
             ):
                 self._store(emitter, None)
         if rest == 0 or self._always_full():
             return
 
         def tail() -> None:
-            with emitter.along(axis, full_end, lanes, rest, aligned=True):
+            with emitter.along(axis, full_end, lanes, rest, aligned=aligned):
                 self._store(emitter, rest)
 
         if isinstance(rest, int):
@@ -299,8 +348,8 @@ class _Lowering:
 
     def _always_full(self) -> bool:
         """Whether the innermost range is always a whole number of vectors. Those of blocks and
-        workgroups are."""
-        return dims.modulo(self.inner.extent, self.lanes) == 0
+        workgroups are, those between places are not."""
+        return not self.places and modulo(self.inner.extent, self.lanes) == 0
 
     def _store(self, emitter: Emitter, count: LoopIndex | None) -> None:
         b = self.builder
@@ -310,3 +359,8 @@ class _Lowering:
         for ordinal, value in enumerate(values):
             memory = b.binding(first + ordinal, self.roots[ordinal].dtype)
             b.store(memory, place, value, count)
+
+
+def _ends(node: InRange) -> tuple[Dim, Dim]:
+    """Where along its axis the condition begins and ceases to hold."""
+    return node.low + node.index.offset * -1, node.high + node.index.offset * -1

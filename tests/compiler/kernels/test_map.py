@@ -121,6 +121,21 @@ def test_concatenation_inside_and_outside() -> None:
     CPU.check(entry(["f32[3,5]", "f32[3,9]"], body), tolerance=1e-6)
 
 
+@pytest.mark.parametrize("shape", ["3,n", "3,33", "n,33", "2,9000"])
+def test_conditions_on_the_last_axis_divide_it(shape: str) -> None:
+    def body(b, x, y):
+        nine = b.constant(np.float32(9))
+        x = b.op("pad", x, nine, low=(0, 3), high=(1, 18), interior=(0, 0))
+        y = b.op("pad", y, nine, low=(0, 0), high=(1, 0), interior=(0, 0))
+        return b.op("exp2", b.op("concatenate", x, y, axis=1))
+
+    texts = [f"f32[{shape}]", f"f32[{shape.partition(',')[0]},21]"]
+    function = entry(texts, body, {"n": (1, None)} if "n" in shape else None)
+    for n in (1, 2, 50, 9000) if "n" in shape else (1,):
+        CPU.check(function, n=n, tolerance=1e-6)
+    assert CPU.lower(function).schedule.parts == 4
+
+
 def test_iota_dim_and_convert() -> None:
     def body(b, x):
         count = b.op("iota", dtype=dtype("i64"), shape=(B, 6), axis=0)

@@ -104,7 +104,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "ingot.compiler": (*SPEC, "ingot.compiler"),
 }
 
-OPTIONAL_PACKAGES = {"onnx", "jax", "jaxlib", "torch", "pyopencl", "ml_dtypes", "zarr"}
+OPTIONAL_PACKAGES = {"onnx", "jax", "jaxlib", "torch", "sympy", "pyopencl", "ml_dtypes", "zarr"}
 REQUIRED_PACKAGES = {"numpy", "cffi"}
 # A front end that is imported only when its package is there; with it come its dependencies.
 FRONTEND_PACKAGES = {"ingot.compiler.frontends.onnx": {"onnx", "ml_dtypes", "google"}}

@@ -10,11 +10,14 @@ from contextlib import suppress
 from typing import Any
 
 from ingot.compiler.frontends.torch.archive import Archive
-from ingot.compiler.frontends.torch.live import LiveArchive
-from ingot.compiler.frontends.torch.lowering import LOWERINGS
+from ingot.compiler.frontends.torch.live import program_archive
+from ingot.compiler.frontends.torch.lowering import LOWERINGS, VIEWS, functional_op
 from ingot.hal.errors import CompileError
 
 __all__ = ["exported_archive", "kept_decompositions"]
+
+_ALIASES = re.compile(r"\([a-z*]( ?-> ?\*)?\)")  # in a schema: results that are views
+_UNTOLD_VIEWS = ("aten.type_as.default", "aten.broadcast_tensors.default")
 
 
 def exported_archive(
@@ -53,7 +56,7 @@ def exported_archive(
 
 def _archive(torch: Any, program: Any) -> Archive:
     with suppress(Exception):
-        return LiveArchive(torch, program)
+        return program_archive(torch, program)
     data = io.BytesIO()
     try:
         torch.export.save(program, data)
@@ -74,8 +77,8 @@ def kept_decompositions(table: Any) -> Any:
 
 
 def _is_known(torch: Any, program: Any) -> bool:
-    """Whether each op of the program has a lowering for real numbers and writes no argument, and
-    all weights are plain tensors."""
+    """Whether each op of the program has a lowering for real numbers and writes at most what an op
+    has just made, and all weights are plain tensors."""
     plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
     tensors = {**program.state_dict, **program.constants}.values()
     return all(type(each) in plain for each in tensors) and all(
@@ -90,9 +93,25 @@ def _is_known_node(torch: Any, node: Any) -> bool:
     if node.op != "call_function":
         return node.op in ("placeholder", "output")
     if isinstance(node.target, torch._ops.OpOverload):
-        return str(node.target) in LOWERINGS and not node.target._schema.is_mutable
+        is_known = str(node.target) in LOWERINGS and not node.target._schema.is_mutable
+        return is_known or _writes_its_own(torch, node)
     name = f"{node.target.__module__}.{getattr(node.target, '__name__', '')}"
     return name == "_operator.getitem" or name in LOWERINGS
+
+
+def _writes_its_own(torch: Any, node: Any) -> bool:
+    """Whether it is an op such as `relu_` whose argument shares its memory with nothing else."""
+    written: Any = node.args[0] if node.args else None
+    if functional_op(str(node.target)) not in LOWERINGS or not isinstance(written, torch.fx.Node):
+        return False
+    return written.op == "call_function" and all(
+        isinstance(each.target, torch._ops.OpOverload) and not _may_be_view(each.target)
+        for each in (written, *written.users)
+    )
+
+
+def _may_be_view(op: Any) -> bool:
+    return str(op) in (*VIEWS, *_UNTOLD_VIEWS) or bool(_ALIASES.search(str(op._schema)))
 
 
 def _exported(torch: Any, module: Any, example_inputs: Any, dynamic_shapes: Any) -> Any:
@@ -149,4 +168,5 @@ def _is_shape(tree: Any) -> bool:
 
 def _writes_or_aliases(op: Any) -> bool:
     """Whether its schema has a (a!) or (a), which cannot be kept whole."""
-    return re.search(r"\([a-z*](!?)( ?-> ?\*)?\)", str(getattr(op, "_schema", ""))) is not None
+    schema = str(getattr(op, "_schema", ""))
+    return "!" in schema or _ALIASES.search(schema) is not None

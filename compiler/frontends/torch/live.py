@@ -1,44 +1,39 @@
-"""An exported program in memory, read as its archive would be, without the archive.
-
-torch.export.save sorts a deep copy of the program that it then drops, which takes it longer than
-all else, and copies the weights into a file.
-"""
+"""An exported program in memory, read as its archive would be, without the archive."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ingot.compiler.frontends.torch.archive import MAJOR, Archive
+from ingot.compiler.frontends.torch.archive import Archive
+from ingot.compiler.frontends.torch.graph_writer import GraphWriter, ranges_of
 
-__all__ = ["LiveArchive"]
+__all__ = ["LiveArchive", "program_archive"]
 
 
 class LiveArchive(Archive):
-    """Of a program whose weights and constants are plain strided tensors of the CPU.
+    """A program as JSON, whose weights and constants are plain strided tensors of the CPU. Another
+    one raises TypeError."""
 
-    It uses what torch.export.save is made of, which may differ in other versions of torch: any
-    exception means that the program is to be saved instead.
-    """
-
-    def __init__(self, torch: Any, program: Any) -> None:
-        from torch._export.serde import serialize as serde
-
-        if serde.SCHEMA_VERSION[0] != MAJOR:
-            raise ValueError("another schema")
+    def __init__(
+        self,
+        torch: Any,
+        writer: GraphWriter,
+        program: Any,
+        weights: Mapping[str, Any],
+        constants: Mapping[str, Any],
+    ) -> None:
         self.what = "the PyTorch program"
+        self.program = {**program, "torch_version": str(torch.__version__)}
         self._torch = torch
-        self._folders = (program.state_dict, program.constants)
+        self._folders = (weights, constants)
         self._weights, self._constants = (
-            {name: _entry(torch, serde, each) for name, each in tensors.items()}
-            for tensors in self._folders
+            {
+                name: {"tensor_meta": writer.meta(_plain(torch, each))}
+                for name, each in items.items()
+            }
+            for items in self._folders
         )
-        writer = serde.GraphModuleSerializer(program.graph_signature, program.module_call_graph)
-        ranges = serde.serialize_range_constraints(program.range_constraints)
-        self.program = {
-            "graph_module": _plain(writer.serialize(program.graph_module)),
-            "range_constraints": _plain(ranges),
-            "torch_version": str(torch.__version__),
-        }
 
     def _bytes(self, name: str, is_constant: bool) -> bytes:
         """A copy of all of its storage: the program may change later."""
@@ -47,31 +42,45 @@ class LiveArchive(Archive):
         return bytes(data.numpy())
 
 
-def _entry(torch: Any, serde: Any, tensor: Any) -> dict[str, Any]:
+def program_archive(torch: Any, program: Any) -> LiveArchive:
+    """Of an ExportedProgram. Any exception means that it is to be saved instead."""
+    writer = GraphWriter(torch)
+    signature = program.graph_signature
+    (call,) = (each for each in program.module_call_graph if not each.fqn)
+    names = torch.utils._pytree.treespec_dumps(call.signature.out_spec)
+    graph = writer.graph(program.graph_module)
+    module = {
+        "graph": graph,
+        "signature": {
+            "input_specs": list(map(_input, signature.input_specs, graph["inputs"])),
+            "output_specs": list(map(_output, signature.output_specs, graph["outputs"])),
+        },
+        "module_call_graph": [{"fqn": "", "signature": {"out_spec": names}}],
+    }
+    if writer.constants:
+        raise TypeError("a graph holds tensors")
+    written = {"graph_module": module, "range_constraints": ranges_of(program.range_constraints)}
+    return LiveArchive(torch, writer, written, program.state_dict, program.constants)
+
+
+def _input(spec: Any, argument: dict[str, Any]) -> dict[str, Any]:
+    kind = {"CONSTANT_TENSOR": "tensor_constant"}.get(spec.kind.name, spec.kind.name.lower())
+    if kind == "user_input":
+        return {kind: {"arg": argument}}
+    entry = {"arg": argument["as_tensor"], f"{kind}_name": spec.target}
+    return {kind: {**entry, "persistent": spec.persistent is not False}}
+
+
+def _output(spec: Any, argument: dict[str, Any]) -> dict[str, Any]:
+    kind = spec.kind.name.lower()
+    if kind == "user_output":
+        return {kind: {"arg": argument}}
+    written = kind.removesuffix("_mutation")
+    return {kind: {"arg": argument["as_tensor"], f"{written}_name": spec.target}}
+
+
+def _plain(torch: Any, tensor: Any) -> Any:
     plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
     if type(tensor) not in plain or not tensor.is_cpu or tensor.layout is not torch.strided:
         raise TypeError("a tensor of another kind")
-    meta = {
-        "dtype": int(serde._TORCH_TO_SERIALIZE_DTYPE[tensor.dtype]),
-        "sizes": [{"as_int": size} for size in tensor.shape],
-        "strides": [{"as_int": stride} for stride in tensor.stride()],
-        "storage_offset": {"as_int": tensor.storage_offset()},
-    }
-    return {"tensor_meta": meta}
-
-
-def _plain(entry: Any) -> Any:
-    """As the JSON of the archive has it: enums are numbers, dataclasses and unions are dicts."""
-    if entry is None or isinstance(entry, (str, bool, float)):
-        return entry
-    if isinstance(entry, int):
-        return int(entry)
-    if isinstance(entry, (list, tuple)):
-        return [_plain(each) for each in entry]
-    if isinstance(entry, dict):
-        return {key: _plain(each) for key, each in entry.items()}
-    fields = object.__getattribute__(entry, "__dict__")  # a union's own looks up each name
-    tag = fields.get("_type")
-    if tag is None:
-        return {key: _plain(each) for key, each in fields.items()}
-    return {str(tag): _plain(fields[str(tag)])}
+    return tensor

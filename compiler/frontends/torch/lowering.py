@@ -14,6 +14,7 @@ into their first argument, need none: they are made of `add`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ __all__ = [
     "Layout",
     "Number",
     "Scalar",
+    "functional_op",
     "lowering",
     "refuse",
 ]
@@ -65,6 +67,12 @@ def lowering(*names: str, view: bool | None = None) -> Callable[[_Function], _Fu
         return function
 
     return register
+
+
+def functional_op(name: str) -> str:
+    """The op that makes what one such as `aten.add_.Tensor` writes; "" if it is none of these."""
+    match = re.fullmatch(r"(aten\.\w*[a-z0-9])_(\.\w+)", name)
+    return "".join(match.groups()) if match else ""
 
 
 def refuse(reason: str, *names: str) -> None:

@@ -26,6 +26,7 @@ class Types:
         self._names = names
         self._ranges = {names.get(name, name): limits for name, limits in ranges.items()}
         self._symbols = symbols
+        self._dims: dict[str, Dim] = {}  # by their texts
 
     def tensor(self, meta: Any) -> TensorType:
         """The type of an entry of `tensor_values`."""
@@ -43,7 +44,10 @@ class Types:
             if type(number) is not int or abs(number) >= 1 << 63:
                 raise CompileError(f"a size is {str(number)[:40]}, expected an integer")
             return number
-        return parse_dim(size["as_expr"]["expr_str"], self._symbol)
+        text = size["as_expr"]["expr_str"]
+        if text not in self._dims:
+            self._dims[text] = parse_dim(text, self._symbol)
+        return self._dims[text]
 
     def limits(self, name: str) -> tuple[int, int | None]:
         """The least and the greatest number that a symbol may be; None: no limit."""

@@ -14,7 +14,10 @@ from ingot.compiler.ir.dims import Dim, Expr
 
 __all__ = ["put_back"]
 
-_RESHAPES = ("view", "unsqueeze", "squeeze", "_unsafe_view", "detach", "alias")
+_RESHAPES = (
+    "view", "unsqueeze", "squeeze", "_unsafe_view", "detach", "alias", "dropout", "feature_dropout",
+    "alpha_dropout", "positive",
+)  # fmt: skip
 
 
 def put_back(

@@ -32,6 +32,7 @@ from ingot.compiler.frontends.torch.lowering import (
     Context,
     Graph,
     Layout,
+    functional_op,
 )
 from ingot.compiler.frontends.torch.names import layer_of, line_of
 from ingot.compiler.frontends.torch.types import Types, single_symbol
@@ -355,10 +356,9 @@ def _functional(target: str) -> tuple[str, bool]:
         return target, False
     if target in LOWERINGS or target in COMPLEX:
         return target, False
-    if re.fullmatch(r"aten\.\w*[a-z0-9]_\.\w+", target):
-        name = re.sub(r"_\.(\w+)$", r".\1", target)
-        if name in LOWERINGS or name in COMPLEX:
-            return name, True
+    name = functional_op(target)
+    if name in LOWERINGS or name in COMPLEX:
+        return name, True
     reason = REFUSED.get(target)
     if reason is None and target.startswith(("aten.", "export.")):
         reason = (

@@ -31,13 +31,13 @@ def expand(c: Context, x: Value, *_: Any, **__: Any) -> Value:
     return c.broadcast_to(x, c.shape)
 
 
-@lowering("aten.detach.default", "aten.alias.default", view=True)
+@lowering("aten.detach.default", "aten.alias.default", "aten.dropout.default",
+          "aten.feature_dropout.default", "aten.alpha_dropout.default", "aten.positive.default",
+          view=True)  # fmt: skip
 @lowering("aten.contiguous.default", view=False)
 @lowering("aten.clone.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default",
-          "aten.dropout.default", "aten.alias_copy.default", "aten.detach_copy.default",
-          "aten.feature_dropout.default",
-          "aten.alpha_dropout.default", "aten.native_dropout.default",
-          "aten.positive.default")  # fmt: skip
+          "aten.alias_copy.default", "aten.detach_copy.default",
+          "aten.native_dropout.default")  # fmt: skip
 def same(c: Context, x: Value, *given: Any, **__: Any) -> Value:
     """Dropout is of inference."""
     if len(given) > 1 and given[1] is True:

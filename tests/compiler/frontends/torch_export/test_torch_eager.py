@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ingot
-from ingot.compiler.frontends.torch import live
+from ingot.compiler.frontends.torch import import_torch, live
 from ingot.compiler.graph.forms.fuse_scales import fuse_scales
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import to_text
@@ -78,13 +79,23 @@ def test_what_has_lowerings_is_not_decomposed(monkeypatch: pytest.MonkeyPatch) -
     assert not asked
 
     class Writes(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, shares: bool) -> None:
+            super().__init__()
+            self.shares, self.relu = shares, torch.nn.ReLU(inplace=True)
+
         def forward(self, x: Any) -> Any:
-            return (x + 1).mul_(2)
+            y = self.relu(x + 1)
+            z = torch.dropout(y, 0.5, False)  # y itself
+            return (z if self.shares else z.sin()).mul_(2), y.sum(0, keepdim=True)
 
     x = torch.randn(3)
-    (found,) = interpret(read_source(torch.export.export(Writes(), (x,))), "main", [x.numpy()])
-    assert asked
-    np.testing.assert_allclose(found, Writes()(x).numpy(), 1e-6)
+    for shares in (False, True):
+        found = interpret(
+            read_source(torch.export.export(Writes(shares), (x,))), "main", [x.numpy()]
+        )
+        assert bool(asked) == shares
+        for each, expected in zip(found, Writes(shares)(x), strict=True):
+            np.testing.assert_allclose(each, expected.numpy(), 1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves
@@ -110,8 +121,20 @@ def test_a_program_in_memory_is_what_its_archive_is(monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patch:
         patch.setattr(torch.export, "save", None)
         assert to_text(read_source(program)) == expected
-    monkeypatch.setattr(live, "MAJOR", 0)  # as with another torch: it is saved
+    monkeypatch.setattr(live, "GraphWriter", None)  # as of what it does not know: it is saved
     assert to_text(read_source(program)) == expected
+
+
+@pytest.mark.filterwarnings("ignore")  # torch, of what it saved
+@pytest.mark.parametrize("name", ["indexed", "complex", "layers", "scans", "draws"])
+def test_each_kind_of_node_is_read_as_torch_saves_it(name: str) -> None:
+    folder = Path(__file__).parents[3] / "models" / "torch_export"
+    with np.load(folder / "programs.npz") as files:
+        program = torch.export.load(io.BytesIO(files[f"{name}:program"].tobytes()))
+    saved = io.BytesIO()
+    torch.export.save(program, saved)
+    expected = to_text(import_torch(saved.getvalue()))
+    assert to_text(import_torch(live.program_archive(torch, program))) == expected
 
 
 def test_dtypes_promote_as_in_torch() -> None:

@@ -6,13 +6,13 @@ blocks of queries by batch items on every target. This file chooses nothing.
 
 from __future__ import annotations
 
-from math import gcd
+from collections.abc import Callable, Sequence
 
 from ingot.compiler.dispatch.view import View, view_of
 from ingot.compiler.graph.forms.fuse_attention import is_fusable
 from ingot.compiler.graph.ops import Attention, AttentionPaged, Transpose
 from ingot.compiler.ir import Function, Op, Value, defined_by, tensor_type
-from ingot.compiler.ir.dims import Dim, known_dims, product, row_major_strides
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product, row_major_strides
 from ingot.compiler.kernels.attention_pages import Pages
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
 from ingot.compiler.kernels.kernel import Kernel
@@ -22,6 +22,7 @@ from ingot.hal.spec import DType, dtype
 __all__ = ["AttentionEntry"]
 
 F32 = dtype("f32")
+_Body = Callable[[Index, Index, list[Value]], list[Value]]
 
 
 class AttentionEntry:
@@ -88,16 +89,35 @@ class AttentionEntry:
 
     def rows(self, view: View, key: Index) -> Index:
         """Element offset of the row of key number `key` in the keys or values, behind which lie
-        those of the keys up to the end of a `block`."""
+        those of the keys up to the end of its page."""
         if self.pages:
             return self.pages.rows(view, key)
         return self.b.add(self.base(view), self.b.mul(key, self.b.dim(view.strides[-2])))
 
-    def block(self, length: int) -> int:
-        """The keys of blocks, which begin at multiples of that: `length` at most. None is in two
-        pages."""
-        page = self.pages.length if self.pages else length
-        return page if page <= length else gcd(page, length)
+    def blocks(
+        self, first: Index, end: Index, length: int, carried: Sequence[Value], body: _Body
+    ) -> list[Value]:
+        """`body(key, count, carried)` over the keys from `first` on up to `end` in blocks of
+        `length` at most, none of which is in two pages."""
+        b = self.b
+
+        def walk(first: Index, end: Index, carried: Sequence[Value]) -> list[Value]:
+            with b.for_(first, end, length, carried) as loop:
+                count = b.min(b.sub(end, loop.index), length)
+                loop.yield_(*body(loop.index, count, loop.carried))
+            return loop.results
+
+        if not self.pages or self.pages.is_one:
+            return walk(first, end, carried)
+        page = known_dim(self.pages.length)
+        with b.for_(b.div(first, page), b.div(b.add(end, page - 1), page), 1, carried) as loop:
+            key = b.mul(loop.index, page)
+            low, high = b.max(key, first), b.min(b.add(key, page), end)
+            if page <= length:
+                loop.yield_(*body(low, b.sub(high, low), loop.carried))
+            else:
+                loop.yield_(*walk(low, high, loop.carried))
+        return loop.results
 
     def seen(self, first: Index, count: Index) -> tuple[Index, Index]:
         """The keys that some of queries [first, first + count) see: from the first on up to the

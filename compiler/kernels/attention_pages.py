@@ -7,13 +7,15 @@ reads elsewhere.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from ingot.compiler.dispatch.view import View, view_of
 from ingot.compiler.graph.ops import AttentionPaged
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim, known_dim
-from ingot.compiler.kernels.loop import I64, Index, lanes_of
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.loop import I64, Index, dtype_of, lanes_of
 from ingot.hal.spec import dtype
 
 if TYPE_CHECKING:
@@ -21,12 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Pages"]
 
-F32 = dtype("f32")
+F32, I32 = dtype("f32"), dtype("i32")
 _MOST = 2**31 - 1  # tokens that a ring has seen
 
 
 class Pages:
-    """`length` keys are in a page, `keys` in all pages of a batch item."""
+    """`length` keys are in a page, `keys` in all pages of a batch item. `is_one`: it has one page,
+    whose rows are its keys."""
 
     def __init__(self, entry: AttentionEntry) -> None:
         self.entry = entry
@@ -34,18 +37,22 @@ class Pages:
         self.window, self.cap, self.ring = attributes.window, attributes.cap, attributes.ring
         self.table, self.ends = (view_of(entry.function, each) for each in entry.root.operands[3:])
         self.count, self.heads = entry.k.shape[:2]
-        self.length = known_dim(entry.k.shape[-2])
+        self.length = entry.k.shape[-2]
         self.keys: Dim = self.table.shape[1] * self.length
+        self.is_one = self.table.shape[1] == 1 and not self.ring
 
     def rows(self, view: View, key: Index) -> Index:
         """Element offset of a key's row in a view of keys or values."""
         b = self.entry.b
         item, head = self._item()
-        column = b.div(key, self.length)
-        column = b.rem(column, b.dim(self.table.shape[1])) if self.ring else column
+        column: Index = 0
+        if not self.is_one:
+            length = b.dim(self.length)
+            column, key = b.div(key, length), b.rem(key, length)
+            column = b.rem(column, b.dim(self.table.shape[1])) if self.ring else column
         number = self._number(self.table, 3, item, column)
         page = b.max(b.min(number, b.sub(b.dim(self.count), 1)), 0)
-        place = b.mul(b.rem(key, self.length), b.dim(view.strides[-2]))
+        place = b.mul(key, b.dim(view.strides[-2]))
         for index, stride in ((page, view.strides[0]), (head, view.strides[1])):
             place = b.add(place, b.mul(index, b.dim(stride)))
         return b.add(b.dim(view.offset), place)
@@ -71,21 +78,35 @@ class Pages:
         step = b.broadcast(b.value(b.dim(self.ends.strides[1])), lanes)
         at = b.op("add", b.op("mul", queries, step), b.broadcast(b.value(first), lanes))
         ends = b.convert(b.gather(self.entry.binding(self.ends, 4), at), I64)
-        most = b.broadcast(b.value(_MOST if self.ring else b.dim(self.keys)), lanes)
-        return b.op("max", b.op("min", ends, most), b.constant(0, I64, lanes))
+        most = b.min(_MOST, b.dim(_MOST if self.ring else self.keys))
+        ends = b.op("min", ends, b.broadcast(b.value(most), lanes))
+        return b.convert(b.op("max", ends, b.constant(0, I64, lanes)), I32)
+
+    def hides(self, key: Index, count: Index, ends: Sequence[Value]) -> Value:
+        """Whether some query with these ends does not see one of the keys [key, key + count)."""
+        b = self.entry.b
+        least, most = (
+            b.convert(b.reduce(reduce(partial(b.op, kind), ends), kind), I64)
+            for kind in ("min", "max")
+        )
+        is_behind = b.compare("gt", b.add(key, count), least)
+        if not self.window:
+            return is_behind
+        return b.op("or", is_behind, b.compare("lt", b.add(key, self.window), most))
 
     def hide(self, key: Index, ends: Value, score: Value) -> Value:
         """The scores of a key, or of keys, for queries with these ends, -inf for those that do not
         see it."""
-        b, lanes = self.entry.b, lanes_of(score)
+        b, lanes, element = self.entry.b, lanes_of(score), dtype_of(ends)
         lowest = b.constant(-math.inf, F32, lanes)
         key, ends = (
-            x if lanes_of(x) == lanes else b.broadcast(x, lanes) for x in (b.value(key), ends)
+            x if lanes_of(x) == lanes else b.broadcast(x, lanes)
+            for x in (b.convert(b.value(key), element), ends)
         )
         score = b.op("select", b.op("compare", key, ends, direction="lt"), score, lowest)
         if not self.window:
             return score
-        first = b.op("sub", ends, b.constant(self.window, I64, lanes))
+        first = b.op("sub", ends, b.constant(self.window, element, lanes))
         return b.op("select", b.op("compare", key, first, direction="ge"), score, lowest)
 
     def _item(self) -> tuple[Index, Index]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,22 +35,18 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     ],
 )
 def decoder(request: pytest.FixtureRequest) -> tuple[str, ingot.Module]:
-    """step(x, sequences): two layers of attention, each of which adds its tokens to the cache; copy
-    and empty."""
+    """step(x, sequences, counts): `layers`; copy, drop and empty."""
     cache = ingot.state.cache(HEADS, WIDE, sequences=3, layers=LAYERS, **LAYOUTS[request.param])
-    weights = [_weights(layer) for layer in range(LAYERS)]
 
-    def step(x: Any, sequences: Any) -> Any:
-        added = cache.extend(x.shape[1], sequences)
-        for layer, (q, k, v) in enumerate(weights):
-            rows = (*x.shape[:2], -1, WIDE)
-            added.append(ops.reshape(x @ k, rows), ops.reshape(x @ v, rows), layer)
-            y = added.attend(ops.reshape(x @ q, rows), layer)
-            x = x + ops.reshape(y, x.shape)
-        return {"y": x, "positions": added.positions}
+    def step(x: Any, sequences: Any, counts: Any) -> Any:
+        return layers(cache, x, sequences, counts)
 
     def copy(source: Any, target: Any) -> Any:
         cache.copy(source, target)
+        return cache.lengths()
+
+    def drop(tokens: Any, sequences: Any) -> Any:
+        cache.drop(tokens, sequences)
         return cache.lengths()
 
     def empty(sequences: Any) -> Any:
@@ -59,11 +56,22 @@ def decoder(request: pytest.FixtureRequest) -> tuple[str, ingot.Module]:
     number = ingot.spec("i64[]")
     x = ingot.spec(f"f32[rows,tokens,{HEADS * GROUP * WIDE}]", rows=(1, 3), tokens=(1, 64))
     sources = {
-        "step": ingot.trace(step, x, ingot.spec("i64[rows]")),
+        "step": ingot.trace(step, x, ingot.spec("i64[rows]"), ingot.spec("i64[rows]")),
         "copy": ingot.trace(copy, number, number),
+        "drop": ingot.trace(drop, ingot.spec("i64[n]"), ingot.spec("i64[n]")),
         "empty": ingot.trace(empty, ingot.spec("i64[n]")),
     }
     return request.param, ingot.compile(sources, target=targets())
+
+
+def layers(cache: Any, x: Any, *of: Any) -> Any:
+    """Two layers of attention, each of which adds its tokens to the cache."""
+    added = cache.extend(x.shape[1], *of)
+    for layer in range(LAYERS):
+        q, k, v = (ops.reshape(x @ each, (*x.shape[:2], -1, WIDE)) for each in _weights(layer))
+        added.append(k, v, layer)
+        x = x + ops.reshape(added.attend(q, layer), x.shape)
+    return {"y": x, "positions": added.positions}
 
 
 def _weights(layer: int) -> list[Array]:
@@ -76,7 +84,7 @@ def _weights(layer: int) -> list[Array]:
 class Reference:
     """A model and, in NumPy, keys and values of its sequences, whose calls are compared."""
 
-    def __init__(self, model: ingot.Model, layout: str) -> None:
+    def __init__(self, model: Any, layout: str) -> None:
         self.model = model
         self.window = WINDOW if layout == "ring" else 10**9
         self.texts: list[list[Any]] = [[([], []) for _ in range(LAYERS)] for _ in range(3)]
@@ -86,16 +94,19 @@ class Reference:
         shape = (rows, tokens, HEADS * GROUP * WIDE)
         return self.random.standard_normal(shape).astype(np.float32)
 
-    def step(self, sequences: Sequence[int], tokens: int) -> None:
-        x = self.draw(len(sequences), tokens)
-        y, positions = self.model.step(x, np.array(sequences))
-        for row, sequence in enumerate(sequences):
+    def step(self, sequences: Sequence[int], *counts: int) -> None:
+        """So many tokens more in each, or in all."""
+        counts = counts if len(counts) > 1 else counts * len(sequences)
+        x = self.draw(len(sequences), max(counts))
+        y, positions = self.model.step(x, np.array(sequences), np.array(counts))
+        for row, (sequence, count) in enumerate(zip(sequences, counts, strict=True)):
             text = self.texts[sequence]
             first = len(text[0][0])
-            np.testing.assert_array_equal(positions[row], first + np.arange(tokens))
-            for token in range(tokens):
+            np.testing.assert_array_equal(positions[row], first + np.arange(max(counts)))
+            for token in range(count):
                 expected = self._token(text, x[row, token])
                 np.testing.assert_allclose(y[row, token], expected, rtol=1e-3, atol=1e-4)
+            np.testing.assert_array_equal(y[row, count:], x[row, count:])  # nothing was seen
 
     def _token(self, text: list[Any], x: Array) -> Array:
         for layer, (keys, values) in enumerate(text):
@@ -113,6 +124,14 @@ class Reference:
     def copy(self, source: int, target: int) -> None:
         lengths = self.model.copy(np.int64(source), np.int64(target))
         self.texts[target] = [(list(k), list(v)) for k, v in self.texts[source]]
+        self.check(lengths)
+
+    def drop(self, tokens: dict[int, int]) -> None:
+        numbers = (np.array(each) for each in (list(tokens.values()), list(tokens)))
+        lengths = self.model.drop(*numbers)
+        for sequence, count in tokens.items():
+            for part in (part for layer in self.texts[sequence] for part in layer):
+                del part[len(part) - count :]
         self.check(lengths)
 
     def empty(self, *sequences: int) -> None:
@@ -135,9 +154,15 @@ def test_every_layout_is_attention_over_all_that_a_sequence_sees(
     for sequences, tokens in (([0], 5), ([1], 12), ([2, 0], 1), ([0, 1, 2], 1), ([1, 0], 3)):
         reference.step(sequences, tokens)
     reference.copy(1, 2)  # in the middle of a page, and both go on
-    for sequences, tokens in (([2], 2), ([1, 2], 1)):
-        reference.step(sequences, tokens)
+    reference.step([2], 2)
+    reference.step([2, 0, 1], 1, 0, 4)  # not as many in each
+    reference.drop({2: 12, 1: 3})  # so far that both have a page, of which one keeps a part
+    reference.step([1, 2], 3, 1)
     reference.copy(1, 1)  # whose pages stay its own
+    reference.copy(1, 0)
+    reference.drop({1: 10, 0: 9})  # which share the page of both ends
+    reference.step([0, 1], 2, 5)
+    reference.drop({0: 0, 2: len(reference.texts[2][0][0])})  # none, and all
     reference.step([0], 20)
     reference.empty(1)
     reference.step([1, 0], 4)
@@ -153,31 +178,68 @@ def test_every_layout_is_attention_over_all_that_a_sequence_sees(
     other.step([2, 1, 0], 2)
     twice = np.array([1, 1])
     with pytest.raises(ingot.OutOfRange, match=r"a sequence of 'cache' is 3, expected 0 to 2"):
-        model.step(reference.draw(1, 1), np.array([3]))
+        model.step(reference.draw(1, 1), np.array([3]), np.array([1]))
     with pytest.raises(ingot.OutOfRange, match=r"a sequence of 'cache' is -1, expected 0 to 2"):
-        model.step(reference.draw(2, 1), np.array([1, -1]))
-    for function in (lambda: model.step(reference.draw(2, 1), twice), lambda: model.empty(twice)):
+        model.step(reference.draw(2, 1), np.array([1, -1]), np.array([1, 1]))
+    for counts in ([4, 3], [1, -1]):
+        with pytest.raises(
+            ingot.OutOfRange, match=r"a sequence of 'cache' gets is .*, expected 0 "
+        ):
+            model.step(reference.draw(2, 3), np.array([0, 1]), np.array(counts))
+    for tokens in ([1, 300], [-1, 1]):
+        with pytest.raises(ingot.OutOfRange, match=r"a sequence of 'cache' loses is .*, expected"):
+            model.drop(np.array(tokens), np.array([0, 1]))
+    for function in (
+        lambda: model.step(reference.draw(2, 1), twice, twice),
+        lambda: model.drop(twice, twice),
+        lambda: model.empty(twice),
+    ):
         with pytest.raises(
             ingot.OutOfRange, match="a sequence of 'cache' is listed is 2, expected"
         ):
             function()
     refused = {
         "linear": r"the length of a sequence of 'cache' \(capacity 50\) is 67, expected 0 to 50",
-        "ring": r"the number of tokens that 'cache' gets at once is 60, expected 0 to 55",
+        "ring": r"the number of tokens that 'cache' gets at once is 60, expected 0 to 23",
         "paged": r"\(capacity 50\) is 67",
     }
     if layout in refused:
         with pytest.raises(ingot.OutOfRange, match=refused[layout]):
-            model.step(reference.draw(1, 60), np.array([0]))
+            model.step(reference.draw(1, 60), np.array([0]), np.array([60]))
+    if layout == "ring":
+        reference.empty(0)
+        for _ in range(3):
+            reference.step([0], 16)
+        reference.drop({0: 9})
+        with pytest.raises(ingot.OutOfRange, match="'cache' loses is 14, expected 0 to 13"):
+            model.drop(np.array([14]), np.array([0]))
+        reference.drop({0: 13})
+        reference.step([0], 3)
+        reference.drop({0: 29})
+        reference.step([0], 2)
+        reference.drop({0: 1})
     if layout == "paged":
         reference.empty(0, 1, 2)
         reference.step([0, 1], 48)
         with pytest.raises(ingot.OutOfRange, match="pages of 'cache' in use is 17, expected 0 to"):
-            model.step(reference.draw(1, 40), np.array([2]))
+            model.step(reference.draw(1, 40), np.array([2]), np.array([40]))
         reference.step([2], 20)
     reference.step([2], 2)  # nothing is lost
     model.load_state(tmp_path / "cache.state")
     assert np.shape(model.state()["cache.length"]) == (3,)
+
+
+@pytest.mark.parametrize(("layout", "tokens"), [("linear", "tokens"), ("ring", "1")])
+def test_tokens_of_one_sequence_are_written_as_one_piece(layout: str, tokens: str) -> None:
+    cache = ingot.state.cache(HEADS, WIDE, layers=LAYERS, **LAYOUTS[layout])
+    x = ingot.spec(f"f32[1,{tokens},{HEADS * GROUP * WIDE}]")
+    model = ingot.load(ingot.compile(ingot.trace(lambda x: layers(cache, x), x)))
+    reference = Reference(SimpleNamespace(step=lambda x, *of: model(x)), layout)
+    for count in (5, 1, 12) if layout == "linear" else (1,) * 40:
+        reference.step([0], count)
+    with model.trace() as trace:
+        reference.step([0], 1)
+    assert not [each.kernel for each in trace if "scatter" in each.kernel and each.length > 64]
 
 
 def test_a_cache_that_cannot_grow_is_as_it_was() -> None:

@@ -18,8 +18,8 @@ from ingot.compiler.frontends.gguf.adapters import Lora, open_adapters
 from ingot.compiler.frontends.gguf.batch import Batch, Room
 from ingot.compiler.frontends.gguf.cache import (
     SLACK,
+    Cache,
     Caches,
-    PlainCache,
     Position,
     ring_length,
 )
@@ -308,7 +308,7 @@ class _Importer:
         """The state with tokens i32[s] behind it; its logits are those behind the last `rows`."""
         (count,) = tensor_type(ids).shape
         at = self._position(builder, before.index, count)
-        cache = PlainCache(self.c, builder, at, self.ring, before.caches)
+        cache = Cache.of_one(self.c, builder, at, self.ring, before.caches)
         is_long = self.capacity > self.c.rope.original
         logits = Transformer(self.c, self.weights, builder, is_long).logits(ids, cache, rows)
         if rows == 1:
@@ -330,14 +330,17 @@ class _Importer:
         what = f"the length of the state '{_LENGTH}' (capacity {self.capacity}) before the call"
         limits = {"low": 0, "high": self.capacity - count, "what": what, "status": "OutOfRange"}
         builder.append("size", (index,), (), {"symbols": (name,), **limits})
-        return Position(name, index, symbol(name), count)
+        return Position(index, symbol(name), count)
 
     def _load(self, builder: Builder) -> _State:
         values = []
         for name, variable in self.module.variables.items():
             type = variable.type
             attributes = {"name": name, "dtype": type.dtype, "shape": type.shape}
-            values.append(builder.append("variable.load", (), (), attributes).result)
+            value = builder.append("variable.load", (), (), attributes).result
+            if name in self.caches:
+                value = builder.value("reshape", value, shape=(1, *type.shape))
+            values.append(value)
         return self._state(values)
 
     def _state(self, values: Sequence[Value]) -> _State:
@@ -347,6 +350,8 @@ class _Importer:
 
     def _store(self, state: _State, builder: Builder) -> None:
         for name, value in zip(self.module.variables, state.values, strict=True):
+            if name in self.caches:
+                value = builder.value("reshape", value, shape=self.caches[name].shape)
             builder.append("variable.store", (value,), (), {"name": name})
 
 

@@ -17,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ingot.compiler.frontends.gguf.cache import PagedCache
+from ingot.compiler.frontends.cached_tokens import Grid, Tokens
+from ingot.compiler.frontends.gguf.cache import Cache
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.drafted import Drafted
+from ingot.compiler.frontends.gguf.pieces import part
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.seen import NOWHERE, seen, without
 from ingot.compiler.frontends.gguf.spans import Spans
@@ -29,7 +31,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, Variable
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.ir.dims import Dim, ceildiv, symbol
 from ingot.compiler.ir.literals import literal_from_numbers
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
@@ -209,7 +211,9 @@ class Batch:
         self.weights.open(f.b)
         caches = [f.load(name) for name in self.caches]
         table = f.b.value("take", f.load("table"), tokens.slots, axis=0)
-        cache = PagedCache(self.c, f.b, table, tokens.places, tokens.end, caches, tokens.spans)
+        table = part(table, 1, 0, ceildiv(tokens.end, PAGE), f.b)
+        put = Tokens(f.b, tokens.spans or Grid(f.b, _ROWS, 1), tokens.places, table)
+        cache = Cache(self.c, put, put, caches)
         is_long = self.room.capacity > self.c.rope.original
         logits = Transformer(self.c, self.weights, f.b, is_long).logits(tokens.ids, cache, rows)
         for name, value in zip(self.caches, cache.caches, strict=True):

@@ -39,7 +39,8 @@ class Spans:
         counts, starts = (
             b.value("broadcast", each, shape=shape, dimensions=(0,)) for each in (counts, starts)
         )
-        self.is_token = b.value("compare", steps, counts, direction="lt")
+        self.is_token: Value | None = b.value("compare", steps, counts, direction="lt")
+        self.is_there: Value | None = None
         self._tokens = b.value("add", starts, steps)
 
     def rows(self, x: Value) -> Value:

@@ -7,10 +7,10 @@ norms behind - and what it does with them by the configuration.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
+from ingot.compiler.frontends.gguf.cache import Cache
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.feed_forward import feed_forward
 from ingot.compiler.frontends.gguf.pieces import capped, part, times
@@ -20,21 +20,9 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.hal.spec import dtype
 
-__all__ = ["Cache", "Transformer"]
+__all__ = ["Transformer"]
 
 F32 = dtype("f32")
-
-
-class Cache(Protocol):
-    """The keys and values of all tokens so far."""
-
-    positions: Value
-    """Where the tokens of this call stand in their texts, i64[count]."""
-
-    def attend(self, q: Value, k: Value, v: Value, layer: int) -> Value:
-        """What tokens with q[count, heads, d] make of what they see, [count, heads * e]: the
-        keys[count, kv_heads, d] and values[count, kv_heads, e] of this call are put into the cache
-        of the layer first."""
 
 
 class Transformer:

@@ -1,26 +1,35 @@
 """Caches of keys and values: state of programs that are Python functions (`ingot.state.cache`).
 
-There is one layout in memory: pages [pages, heads, rows, length] per layer, which `attention_paged`
-reads in place. A linear cache has one page for each sequence; a ring too, whose rows begin anew
-behind the last one; a paged one has a table of pages, shared by owners that are counted. Pages that
-nobody has wait on a stack; behind `top` there are none that anybody ever had, so a pool that grows
-needs nothing but more rows.
+There is one layout in memory: pages [pages, heads, rows, length] per layer, which tokens are put
+into, and see, as those of language models do (`cached_tokens.py`). A linear cache has one page for
+each sequence; a ring too, whose rows begin anew behind the last one; a paged one has a table of
+pages, shared by owners that are counted. Pages that nobody has wait on a stack; behind `top` there
+are none that anybody ever had, so a pool that grows needs nothing but more rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, Literal
 
+from ingot.compiler.frontends.cached_tokens import Grid, Line, Tokens
 from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.program.cache_numbers import (
+    at_most,
+    limit,
+    of_each,
+    put,
+    put_at,
+    shown,
+    within,
+)
 from ingot.compiler.frontends.program.creation import arange, asarray, astype
 from ingot.compiler.frontends.program.elementwise import where
 from ingot.compiler.frontends.program.manipulation import broadcast_to, permute_dims, reshape
 from ingot.compiler.frontends.program.reductions import cumulative_sum
 from ingot.compiler.frontends.program.reductions import max as greatest
 from ingot.compiler.frontends.program.reductions import sum as total
-from ingot.compiler.frontends.program.searching import take
+from ingot.compiler.frontends.program.searching import argmax, take
 from ingot.compiler.frontends.program.tensor import (
     Size,
     Tensor,
@@ -39,11 +48,7 @@ from ingot.hal.spec import dtype
 
 __all__ = ["Cache", "Step", "cache"]
 
-_UNIT = 64
-"""Rows of linear caches and rings are a multiple: kernels take so many at once."""
-
 _MOST = 2**31 - 1  # tokens of a sequence
-_I32, _I64 = dtype("i32"), dtype("i64")
 
 
 def cache(
@@ -92,7 +97,7 @@ def cache(
     if layout == "paged" and capacity is None and pages is not None:
         raise CompileError("cache: pages= needs a capacity=; without both the cache grows")
     if layout != "paged":
-        page = -(-(window + slack if layout == "ring" else capacity or 0) // _UNIT) * _UNIT
+        page = window + slack if layout == "ring" else capacity or 0
         pages = sequences
     elif capacity is not None and pages is None:
         pages = sequences * -(-capacity // page)
@@ -128,11 +133,36 @@ class Cache:
         return self._load("length", self.sequences)
 
     @placed
-    def extend(self, tokens: int | Size, sequences: Any = None) -> Step:
+    def extend(self, tokens: int | Size, sequences: Any = None, counts: Any = None) -> Step:
         """Makes room for `tokens` more tokens in each of some sequences (i64[rows]; without it,
-        all). The call ends with OutOfRange, and the cache stays, if one gets too long or is there
-        twice, or pages are short."""
-        return Step(self, as_dim(tokens), self._numbers(sequences))
+        all), or, with `counts` (i64[rows], 0 to `tokens`), for so many of them, which come first.
+        The call ends with OutOfRange, and the cache stays, if one gets too long or is there twice,
+        a count does not fit, or pages are short."""
+        slots, most = self._numbers(sequences), as_dim(tokens)
+        if counts is not None:
+            what = f"how many tokens a sequence of '{self.name}' gets"
+            counts = within(of_each(counts, slots, "counts"), most, what)
+        return Step(self, most, slots, counts)
+
+    @placed
+    def drop(self, tokens: Any, sequences: Any = None) -> None:
+        """Takes the last `tokens` (one number, or i64[rows]) of some sequences back. Whole pages
+        that no other has become free. A ring has only `slack` more tokens than it sees, and none
+        whose place others have taken. Without so many, or without a page for the rest of one that
+        another has too, the call ends with OutOfRange, and the cache stays."""
+        slots = self._numbers(sequences)
+        length = self._load("length", self.sequences)
+        before, tokens = take(length, slots), of_each(tokens, slots, "tokens")
+        most, stored = before, {}
+        if self.layout == "ring":
+            written = self._load("written", self.sequences)
+            most = self._spare(before, tokens, take(written, slots))
+        kept = before - self._dropped(tokens, most)
+        if self.layout == "paged":
+            stored = self._cut(slots, before, kept)
+        elif self.layout == "ring":
+            stored = {"written": put(written, slots, where(kept > 0, take(written, slots), 0))}
+        self._store(stored | {"length": put(length, slots, kept)})
 
     @placed
     def reset(self, sequences: Any = None) -> None:
@@ -145,7 +175,10 @@ class Cache:
             losses, is_free, pool = self._losses(slots, take(length, slots))
             stored = {"free": self._freed(is_free), "pool": pool}
             stored["owners"] = self._load("owners", as_dim(losses.shape[0])) - losses
-        self._store(stored | {"length": _put(length, slots, slots * 0)})
+        elif self.layout == "ring":
+            written = self._load("written", self.sequences)
+            stored = {"written": put(written, slots, slots * 0)}
+        self._store(stored | {"length": put(length, slots, slots * 0)})
 
     @placed
     def copy(self, source: Any, target: Any) -> None:
@@ -161,8 +194,11 @@ class Cache:
             old, new, pools, stored = self._share(source, target, *lengths)
         else:
             old, new, pools, stored = source, target, self._loaded(self.pages or 0), {}
-        stored |= {key: _put(pool, new, take(pool, old, axis=0)) for key, pool in pools.items()}
-        self._store(stored | {"length": _put(length, target, own)})
+        if self.layout == "ring":
+            written = self._load("written", self.sequences)
+            stored = {"written": put(written, target, take(written, source))}
+        stored |= {key: put(pool, new, take(pool, old, axis=0)) for key, pool in pools.items()}
+        self._store(stored | {"length": put(length, target, own)})
 
     # Variables
 
@@ -171,10 +207,10 @@ class Cache:
         trace, name = current(), f"{self.name}.{key}"
         if trace.variables is None:
             raise UnsupportedNode("a cache is for programs, and not for lowerings")
-        found, shown = dtype(element), shape
+        found, declared = dtype(element), shape
         if self.pages is None and key != "length" and key != "pool":
-            shown = (symbol("rows"), *shape[1:])
-        made = Variable(TensorType(found, shown), literal_from_numbers([0], (), found))
+            declared = (symbol("rows"), *shape[1:])
+        made = Variable(TensorType(found, declared), literal_from_numbers([0], (), found))
         known = trace.variables.setdefault(name, made)
         if known.type != made.type:
             raise UnsupportedNode(f"two caches are called '{self.name}': give them names")
@@ -204,16 +240,14 @@ class Cache:
         """The numbers of sequences, all different, checked, i64[rows]."""
         if sequences is None:
             return arange(self.sequences)
-        numbers = reshape(astype(given(value_of(sequences)), "i64"), (-1,))
-        most, least = greatest(numbers), -greatest(-numbers)
         what = f"a sequence of '{self.name}'"
-        last = _limit(where(least < 0, least, most), self.sequences - 1, what)
-        numbers = _at_most(numbers, as_size(last))
+        numbers = reshape(astype(given(value_of(sequences)), "i64"), (-1,))
+        numbers = within(numbers, self.sequences - 1, what)
         if numbers.shape == (1,):
             return numbers
-        times = _put(arange(self.sequences) * 0, numbers, numbers * 0 + 1, "add")
-        once = _limit(greatest(times), 1, f"how often {what} is listed")
-        return _at_most(numbers, as_size(once * (self.sequences - 1)))
+        times = put(arange(self.sequences) * 0, numbers, numbers * 0 + 1, "add")
+        once = limit(greatest(times), 1, f"how often {what} is listed")
+        return at_most(numbers, as_size(once * (self.sequences - 1)))
 
     def _number(self, sequence: Any) -> Tensor:
         numbers = self._numbers(sequence)
@@ -221,13 +255,27 @@ class Cache:
             raise UnsupportedNode(f"a sequence is {numbers}, expected one number")
         return numbers
 
+    def _spare(self, before: Tensor, tokens: Tensor, written: Tensor) -> Tensor:
+        """How many tokens sequences of a ring may lose, of which this was the greatest length: all,
+        or those beside the window that others have not taken the place of."""
+        least = where(written > self.page, written - (self.page - self.window), 0)
+        return where(tokens == before, before, where(least < before, before - least, 0))
+
+    def _dropped(self, tokens: Tensor, most: Tensor) -> Tensor:
+        """How many tokens sequences lose, checked, i64[rows]; the message is of the worst."""
+        worst = argmax(where(tokens < 0, _MOST, tokens - most))
+        high = limit(take(most, worst), _MOST, f"the length of a sequence of '{self.name}'")
+        what = f"how many tokens a sequence of '{self.name}' loses"
+        checked = limit(take(tokens, worst), high, what)
+        return at_most(tokens, as_size(checked) + _MOST)
+
     # Pages: "pool" is how many there were ever, and how many of them wait in "free".
 
     def _end(self, ends: Tensor) -> Dim:
         """Where the longest sequence ends."""
         room = "" if self.capacity is None else f" (capacity {self.capacity})"
         what = f"the length of a sequence of '{self.name}'{room}"
-        return _limit(greatest(ends), self.capacity or _MOST, what)
+        return limit(greatest(ends), self.capacity or _MOST, what)
 
     def _allocate(self, count: Tensor, pool: Tensor) -> tuple[Dim, Tensor]:
         """How many pages there are with `count` more that had been nobody's, and what "pool"
@@ -235,8 +283,8 @@ class Cache:
         top, free = pool[0], pool[1]
         short = where(count > free, count - free, 0)
         what = f"the number of pages of '{self.name}' in use"
-        used = _limit(top + short, self.pages or _MOST, what)
-        after = [_at_most(top + short, as_size(used)), where(count > free, 0, free - count)]
+        used = limit(top + short, self.pages or _MOST, what)
+        after = [at_most(top + short, as_size(used)), where(count > free, 0, free - count)]
         return maximum(used, 1), asarray(after)
 
     def _page_numbers(self, pool: Tensor, order: Tensor, waiting: Tensor) -> Tensor:
@@ -246,11 +294,12 @@ class Cache:
         return where(order < free, take(waiting, last), top + order - free)
 
     def _add(
-        self, slots: Tensor, lengths: Tensor, tokens: Dim, end: Dim
+        self, slots: Tensor, lengths: Tensor, ends: Tensor, tokens: Dim, end: Dim
     ) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        """The tables [rows, columns] of sequences that get pages for `tokens` more, up to `end`,
-        keys and values, and what variables become. All room is made before anything is written."""
-        ends, page = lengths + as_size(tokens), self.page
+        """The tables [rows, columns] of sequences that get pages up to `ends`, `end` at most, for
+        `tokens` more at most, keys and values, and what variables become. All room is made before
+        anything is written."""
+        page = self.page
         columns = ceildiv(end, page)
         have, want = (lengths + (page - 1)) // page, (ends + (page - 1)) // page
         new = want - have
@@ -266,8 +315,8 @@ class Cache:
         table = self._load("table", self._room(columns), self.sequences)
         at = where(is_new, have[:, None] + most[None, :], as_size(self._room(columns)))
         pools = self._loaded(self.pages or used)
-        table = _put_at(table, (at, broadcast_to(slots[:, None], is_new.shape)), numbers)
-        owners = _put(owners, where(is_new, numbers, nowhere), is_new * 1)
+        table = put_at(table, (at, broadcast_to(slots[:, None], is_new.shape)), numbers)
+        owners = put(owners, where(is_new, numbers, nowhere), is_new * 1)
         stored = {"pool": after, "owners": owners, "table": table}
         table = table[: as_size(columns)]
         return permute_dims(take(table, slots, axis=1), (1, 0)), pools, stored
@@ -276,18 +325,24 @@ class Cache:
         """Rows of the table."""
         return columns if self.capacity is None else -(-self.capacity // self.page)
 
-    def _losses(self, slots: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _losses(
+        self, slots: Tensor, lengths: Tensor, kept: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """How many owners each page loses with the sequences, which have so many tokens, whether
-        it has none then, and what "pool" becomes."""
+        it has none then, and what "pool" becomes. They keep the pages of `kept` tokens; that of
+        the last only if it is whole or their own."""
         columns = ceildiv(self._end(lengths), self.page)
         pool = self._load("pool", 2)
-        used = self.pages or maximum(_limit(pool[0], _MOST, "the number of pages"), 1)
+        used = self.pages or maximum(limit(pool[0], _MOST, "the number of pages"), 1)
         owners = self._load("owners", used)
         table = take(self._load("table", self._room(columns), self.sequences), slots, axis=1)
         rows = arange(as_size(self._room(columns)))[:, None]
         is_own = rows * self.page < lengths[None, :]
+        if kept is not None:
+            is_shared = (take(owners, table) > 1) * 1
+            is_own &= (rows + is_shared) * self.page >= kept + is_shared
         losses = arange(as_size(used)) * 0
-        losses = _put(losses, where(is_own, table, as_size(used)), is_own * 1, "add")
+        losses = put(losses, where(is_own, table, as_size(used)), is_own * 1, "add")
         is_free = (losses > 0) & (owners == losses)
         return losses, is_free, asarray([pool[0], pool[1] + total(is_free * 1)])
 
@@ -296,7 +351,29 @@ class Cache:
         used = as_dim(is_free.shape[0])
         order = cumulative_sum(is_free * 1) + (self._load("pool", 2)[1] - 1)
         waiting = self._load("free", used)
-        return _put(waiting, where(is_free, order, as_size(used)), arange(as_size(used)))
+        return put(waiting, where(is_free, order, as_size(used)), arange(as_size(used)))
+
+    def _cut(self, slots: Tensor, before: Tensor, kept: Tensor) -> dict[str, Tensor]:
+        """What variables become when sequences keep so many of their tokens. One whose last page
+        is not whole, and another's too, gets a page of its own with the same, since it will write
+        to that. All room is made before anything is written."""
+        losses, is_free, pool = self._losses(slots, before, kept)
+        room = self._room(maximum(ceildiv(self._end(before), self.page), 1))
+        table = self._load("table", room, self.sequences)
+        column = where(kept > 0, (kept - 1) // self.page, 0)
+        old = take(reshape(table, (-1,)), column * self.sequences + slots)
+        owners = self._load("owners", as_dim(losses.shape[0]))
+        moves = ((kept % self.page > 0) & (take(owners, old) > 1)) * 1
+        used, after = self._allocate(total(moves), pool)
+        owners = self._load("owners", self.pages or used)
+        pools = self._loaded(self.pages or used)
+        waiting = self._freed(is_free)
+        new = self._page_numbers(pool, cumulative_sum(moves) - moves, waiting)
+        at = where(moves > 0, new, as_size(self.pages or used))
+        owners = put(owners, arange(losses.shape[0]), losses * -1, "add")
+        table = put_at(table, (where(moves > 0, column, as_size(room)), slots), new)
+        stored = {"pool": after, "free": waiting, "owners": put(owners, at, moves), "table": table}
+        return stored | {key: put(each, at, take(each, old, axis=0)) for key, each in pools.items()}
 
     def _share(
         self, source: Tensor, target: Tensor, length: Tensor, old_length: Tensor
@@ -320,8 +397,8 @@ class Cache:
         new = where(rest > 0, self._page_numbers(pool, rest * 0, waiting), old)
         own = where((rows == last) & (rest > 0), new, own)
         is_own = rows * page < length
-        owners = _put(owners, arange(losses.shape[0]), losses * -1, "add")
-        owners = _put(owners, where(is_own, own, as_size(self.pages or used)), is_own * 1, "add")
+        owners = put(owners, arange(losses.shape[0]), losses * -1, "add")
+        owners = put(owners, where(is_own, own, as_size(self.pages or used)), is_own * 1, "add")
         table = where(arange(self.sequences)[None, :] == target, own[:, None], table)
         return old, new, pools, {"pool": after, "free": waiting, "owners": owners, "table": table}
 
@@ -329,44 +406,51 @@ class Cache:
 class Step:
     """Tokens that are being added to sequences. `positions` i64[rows, tokens] are their places."""
 
-    def __init__(self, owner: Cache, tokens: Dim, slots: Tensor) -> None:
-        self.cache, self.tokens = owner, tokens
+    def __init__(self, owner: Cache, tokens: Dim, slots: Tensor, counts: Tensor | None) -> None:
+        self.cache, self.counts = owner, counts
         lengths = owner._load("length", owner.sequences)
         before = take(lengths, slots)
-        after = before + as_size(tokens)
+        after = before + (as_size(tokens) if counts is None else counts)
         end = owner._end(after)
+        stored: dict[str, Tensor] = {}
+        self._table = slots[:, None]
         if owner.layout == "ring":
             what = f"the number of tokens that '{owner.name}' gets at once"
-            most = _limit(asarray(as_size(tokens)), owner.page - owner.window + 1, what)
-            after = _at_most(after, before + as_size(most))
-        table = slots[:, None]
-        stored: dict[str, Tensor] = {}
+            added = limit(greatest(after - before), owner.page - owner.window + 1, what)
+            after = at_most(after, before + as_size(added))
+            written = owner._load("written", owner.sequences)
+            most = take(written, slots)
+            stored["written"] = put(written, slots, where(most < after, after, most))
         if owner.layout == "paged":
-            table, self._pools, stored = owner._add(slots, before, tokens, end)
+            self._table, self._pools, stored = owner._add(slots, before, after, tokens, end)
         else:
             self._pools = owner._loaded(owner.pages or 0)
-        stored["length"] = _put(lengths, slots, _at_most(after, as_size(end)))
+        stored["length"] = put(lengths, slots, at_most(after, as_size(end)))
         owner._store(stored)
         self.positions = before[:, None] + arange(as_size(tokens))[None, :]
-        self._table = astype(table, "i32")
-        column = self.positions // owner.page
-        if owner.layout != "paged":
-            column = column * 0
-        pages = _along(table, column)
-        self._places = (pages, self.positions % owner.page)
+
+    def _tokens(self) -> Tokens:
+        """In the block that is being traced."""
+        b, own, (rows, tokens) = current().builder, self.cache, map(as_dim, self.positions.shape)
+        flat, ring = value_of(reshape(self.positions, (-1,))), own.layout == "ring"
+        is_line = own.layout == "linear" or (ring and tokens == 1)
+        if is_line and own.sequences == rows == 1 and self.counts is None:
+            first = value_of(reshape(self.positions[:, :1], ()))
+            return Line(b, flat, first, own.page if ring else 0)
+        counts = None if self.counts is None else value_of(self.counts)
+        return Tokens(b, Grid(b, rows, tokens, counts), flat, value_of(self._table), ring)
 
     @placed
     def append(self, k: Any, v: Any, layer: int = 0) -> None:
         """Puts keys [rows, tokens, heads, dim] and values [rows, tokens, heads, value_dim] into the
         cache of a layer."""
-        rows = self.positions.shape
+        rows, tokens = self.positions.shape, self._tokens()
         for key, x, length in zip(self._keys(layer), (k, v), self.cache.dims, strict=True):
             x, wanted = given(value_of(x)), (*rows, self.cache.heads, length)
             if x.shape != wanted:
-                raise UnsupportedNode(f"{key} is {x}, expected the shape {_shown(wanted)}")
-            x = reshape(astype(x, self.cache.element), (-1, *x.shape[2:]))
-            pool = _put_at(self._pools[key], self._places, x, (0, 2))
-            self._pools[key] = pool
+                raise UnsupportedNode(f"{key} is {x}, expected the shape {shown(wanted)}")
+            x = value_of(reshape(x, (-1, *x.shape[2:])))
+            pool = self._pools[key] = given(tokens.put(value_of(self._pools[key]), x)[0])
             self.cache._store({key: pool})
 
     @placed
@@ -374,86 +458,23 @@ class Step:
         self, q: Any, layer: int = 0, *, scale: float | None = None, cap: float = 0
     ) -> Tensor:
         """Attention of queries [rows, tokens, n * heads, dim] over what they see of the cache of a
-        layer, each its own token too: [rows, tokens, n * heads, value_dim]. `scale`: of scores,
-        else dim ** -0.5; `cap`: they become cap * tanh(score / cap)."""
+        layer, each its own token too: [rows, tokens, n * heads, value_dim]; 0 where there is no
+        token. `scale`: of scores, else dim ** -0.5; `cap`: they become cap * tanh(score / cap)."""
         own, q = self.cache, given(value_of(q))
         rows, tokens = self.positions.shape
         if len(q.shape) != 4 or q.shape[:2] != (rows, tokens) or q.shape[3] != own.dims[0]:
-            wanted = _shown((rows, tokens, f"n*{own.heads}", own.dims[0]))
+            wanted = shown((rows, tokens, f"n*{own.heads}", own.dims[0]))
             raise UnsupportedNode(f"q is {q}, expected the shape {wanted}")
         if not isinstance(q.shape[2], int) or q.shape[2] % own.heads:
             raise UnsupportedNode(f"q is {q}, whose heads are no multiple of {own.heads}")
-        group = q.shape[2] // own.heads
-        element = q.dtype
-        q = reshape(q, (rows, tokens, own.heads, group, own.dims[0]))
-        q = reshape(
-            permute_dims(q, (0, 2, 3, 1, 4)), (rows, own.heads, group * tokens, own.dims[0])
-        )
-        ends = broadcast_to((self.positions + 1)[:, None, :], (rows, group, tokens))
-        ends = astype(reshape(ends, (rows, group * tokens)), "i32")
         scale = 1 / math.sqrt(own.dims[0]) if scale is None else scale
+        k, v = (value_of(self._pools[key]) for key in self._keys(layer))
+        flat = value_of(reshape(astype(q, "f32"), (-1, *q.shape[2:])))
         sight = {"scale": float(scale), "cap": float(cap)}
-        sight |= {"window": own.window, "ring": own.layout == "ring"}
-        k, v = (self._pools[key] for key in self._keys(layer))
-        operands = (astype(q, "f32"), k, v, self._table, ends)
-        y = given(current().builder.value("attention_paged", *map(value_of, operands), **sight))
-        y = reshape(y, (rows, own.heads, group, tokens, own.dims[1]))
-        y = permute_dims(y, (0, 3, 1, 2, 4))
-        return astype(reshape(y, (rows, tokens, own.heads * group, own.dims[1])), element)
+        y = given(self._tokens().attend(flat, k, v, window=own.window, **sight))
+        return astype(reshape(y, (rows, tokens, q.shape[2], own.dims[1])), q.dtype)
 
     def _keys(self, layer: int) -> tuple[str, str]:
         if not 0 <= layer < self.cache.layers:
             raise UnsupportedNode(f"layer {layer} of '{self.cache.name}' with {self.cache.layers}")
         return f"{layer}.k", f"{layer}.v"
-
-
-def _shown(shape: Any) -> str:
-    return f"[{', '.join(map(str, shape))}]"
-
-
-def _limit(number: Tensor, most: int, what: str) -> Dim:
-    """A number of 0 to `most` as a dim. Another one ends the call."""
-    trace = current()
-    name = trace.fresh("size")
-    limits: Mapping[str, Any] = {"low": 0, "high": most, "what": what, "status": "OutOfRange"}
-    number = reshape(astype(number, "i64"), ())
-    trace.builder.append("size", (value_of(number),), (), {"symbols": (name,), **limits})
-    return symbol(name)
-
-
-def _at_most(x: Tensor, most: Any) -> Tensor:
-    """x, which is no more than that: so that the check behind it is not dropped."""
-    return where(x < most, x, most)
-
-
-def _put(x: Tensor, rows: Tensor, values: Tensor, kind: str = "set") -> Tensor:
-    """x with values in rows, or combined with them; rows that there are not are left out."""
-    return _put_at(x, (rows,), values, (0,), kind)
-
-
-def _put_at(
-    x: Tensor,
-    places: tuple[Tensor, ...],
-    values: Tensor,
-    axes: tuple[int, ...] = (0, 1),
-    kind: str = "set",
-) -> Tensor:
-    """The same at places along some axes."""
-    builder = current().builder
-    columns = [value_of(reshape(astype(each, "i64"), (-1, 1))) for each in places]
-    at = builder.value("concatenate", *columns, axis=1) if len(columns) > 1 else columns[0]
-    rest = tuple(dim for axis, dim in enumerate(x.shape) if axis not in axes)
-    values = astype(reshape(values, (-1, *rest)), x.dtype)
-    return given(
-        builder.value(
-            "scatter", value_of(x), at, value_of(values),
-            update_window_dims=tuple(range(1, len(rest) + 1)), inserted_window_dims=axes,
-            scatter_dims_to_operand_dims=axes, index_vector_dim=1, kind=kind,
-        )
-    )  # fmt: skip
-
-
-def _along(table: Tensor, columns: Tensor) -> Tensor:
-    """table[rows, c] at columns[rows, n] of each row."""
-    rows, width = table.shape
-    return take(reshape(table, (-1,)), arange(rows)[:, None] * width + columns)

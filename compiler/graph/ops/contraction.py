@@ -491,7 +491,8 @@ class AttentionPaged(Attributes):
         require(k.shape[:3] == v.shape[:3], f"k {k} and v {v} differ in pages, heads or rows")
         require(k.shape[1] == q.shape[1], f"q {q} and k {k} differ in their heads")
         require(k.shape[3] == q.shape[3], f"q {q} and k {k} differ in the last dim")
-        require(isinstance(k.shape[2], int), f"the rows of a page must be a number: {k}")
+        is_one = table.shape[1] == 1 and not self.ring
+        require(is_one or isinstance(k.shape[2], int), f"the rows of a page must be a number: {k}")
         require(table.shape[0] == q.shape[0], f"the table {table} is not for the batch of {q}")
         require(ends.shape == (q.shape[0], q.shape[2]), f"the ends {ends} are not for {q}")
         require(self.window >= 0, f"the window is {self.window}, expected at least 0")

@@ -141,12 +141,8 @@ class _Attention(AttentionEntry):
         if isinstance(keys, int) and keys <= KEY_BLOCK:
             totals = self._key_block(block, 0, keys, state)[block.vectors :]
         else:
-            length = self.block(KEY_BLOCK)
-            first = b.mul(b.div(first, length), length)
-            with b.for_(first, keys, length, state) as outer:
-                count = b.min(b.sub(keys, outer.index), length)
-                outer.yield_(*self._key_block(block, outer.index, count, outer.carried))
-            totals = outer.results[block.vectors :]
+            body = partial(self._key_block, block)
+            totals = self.blocks(first, keys, KEY_BLOCK, state, body)[block.vectors :]
         self._write(block, totals)
 
     def _key_block(
@@ -301,9 +297,6 @@ class _Attention(AttentionEntry):
                     i, vector = divmod(place, width)
                     at = b.add(row, i)
                     target = self._at(at, start + vector)
-                    if self.pages:
-                        b.store(scores, target, value)
-                        continue
                     if self._mask_is_packed():
                         value = b.op("add", value, b.load(scores, target, self.lanes))
                     else:
@@ -312,8 +305,13 @@ class _Attention(AttentionEntry):
                     carried[vector] = b.op("max", carried[vector], value)
                 return carried
 
-            maxima += self._tiles(count, most, [] if self.pages else [lowest] * width, body)
-        return self._hidden(block, key, count) if self.pages else maxima
+            maxima += self._tiles(count, most, [lowest] * width, body)
+        if not self.pages:
+            return maxima
+        if self.pages.cap:
+            return self._hidden(block, key, count)
+        hides = self.pages.hides(key, count, self.ends)
+        return b.if_(hides, lambda: self._hidden(block, key, count), lambda: maxima)
 
     def _hidden(self, block: _Block, key: Index, count: Index) -> list[Value]:
         """Cap the block's scores, and hide those of keys that a query does not see; per lane

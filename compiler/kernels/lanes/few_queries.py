@@ -55,16 +55,9 @@ class FewQueries:
             number = b.add(first, loop.index)
             self._load_query(number)
             begin, keys = entry.seen(number, 1)
-            state, block = [self.lowest, self.zero], entry.block(KEYS)
-            with b.for_(b.mul(b.div(begin, block), block), keys, block, state) as blocks:
-                key: Index = blocks.index
-                most: Index = block
-                if begin != 0:  # in the middle of a block
-                    key = b.max(key, begin)
-                    most = b.sub(b.add(blocks.index, block), key)
-                length = b.min(b.sub(keys, key), most)
-                blocks.yield_(*self._block(number, key, length, blocks.carried))
-            self._write(number, b.reduce(blocks.results[1], "add"))
+            state, body = [self.lowest, self.zero], partial(self._block, number)
+            _, total = entry.blocks(begin, keys, KEYS, state, body)
+            self._write(number, b.reduce(total, "add"))
 
     def _load_query(self, number: Index) -> None:
         """The scaled query into scratch, zeros behind it, and sums of zero."""

@@ -9,7 +9,6 @@ import pytest
 
 from ingot.compiler.ir import Function, TensorType
 from ingot.compiler.ir.dims import Dim, symbol
-from ingot.compiler.kernels.attention_entry import AttentionEntry
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
@@ -68,13 +67,39 @@ def test_a_ring_is_not_shorter_than_its_window() -> None:
         paged(2, window=81, ring=True)
 
 
-@pytest.mark.parametrize(("page", "block"), [(16, 16), (100, 100), (512, 256), (300, 4)])
-def test_no_block_of_keys_is_in_two_pages(page: int, block: int) -> None:
-    pages = f32(PAGES, HEADS, page, WIDE)
-    numbers = [TensorType(dtype("i32"), (1, n)) for n in (2, 3)]
-    types = [f32(1, HEADS, 3, WIDE), pages, pages, *numbers]
-    function = entry(types, lambda b, *x: b.op("attention_paged", *x, scale=0.2))
-    assert AttentionEntry(function).block(256) == block
+@on_every_target
+@pytest.mark.parametrize("ring", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_long_pages_are_read_in_blocks_that_end_with_them(target: Target, ring: bool) -> None:
+    length, m = 1100, 2
+    keys = [f32(2, HEADS, length, n) for n in (WIDE, NARROW)]
+    numbers = [TensorType(dtype("i32"), (1, n)) for n in (2, m)]
+    types, sight = [f32(1, HEADS, m, WIDE), *keys, *numbers], {"window": 1900, "ring": ring}
+    function = entry(types, lambda b, *x: b.op("attention_paged", *x, scale=0.2, **sight))
+    pages = [draw(2, HEADS, length, n, seed=n) for n in (WIDE, NARROW)]
+    ends = [[2500, 2501]] if ring else [[2100, 2101]]
+    rest = [np.array(each, np.int32) for each in ([[1, 0]], ends)]
+    target.check(function, [draw(1, HEADS, m, WIDE), *pages, *rest], one=True)
+
+
+@on_every_target
+@pytest.mark.parametrize("m", [3, pytest.param(70, marks=pytest.mark.slow)])
+def test_one_page_may_have_any_length(target: Target, m: int) -> None:
+    rows = symbol("n")
+    keys = [TensorType(dtype("f32"), (1, HEADS, rows, n)) for n in (WIDE, NARROW)]
+    numbers = [TensorType(dtype("i32"), (1, n)) for n in (1, m)]
+    types = [f32(1, HEADS, m, WIDE), *keys, *numbers]
+    function = entry(types, lambda b, *x: b.op("attention_paged", *x, scale=0.2, window=60))
+    pages = [draw(1, HEADS, 333, n, seed=n) for n in (WIDE, NARROW)]
+    ends = (333 - np.arange(m)[::-1])[None].astype(np.int32)
+    given = [draw(1, HEADS, m, WIDE), *pages, np.zeros((1, 1), np.int32), ends]
+    target.check(function, given, one=True, n=333)
+
+
+def test_several_pages_have_one_length() -> None:
+    types = [f32(1, HEADS, 2, WIDE), *[f32(3, HEADS, symbol("n"), WIDE)] * 2]
+    types += [TensorType(dtype("i32"), (1, n)) for n in (2, 2)]
+    with pytest.raises(CompileError, match="the rows of a page must be a number"):
+        entry(types, lambda b, *x: b.op("attention_paged", *x, scale=0.2))
 
 
 @on_every_target

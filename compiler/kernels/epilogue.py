@@ -8,11 +8,12 @@ entry at its place. Operands may have the result's shape or broadcast into it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from ingot.compiler.graph.ops import Broadcast, Constant, Convert, DimValue
-from ingot.compiler.ir import Function, Op, Value, tensor_type
+from ingot.compiler.ir import Function, Op, Value, defined_by, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
@@ -53,6 +54,7 @@ class Epilogue:
         self._arguments = {value: at for at, value in enumerate(function.arguments)}
         self._results = function.block.terminator.operands
         self._memory: dict[int, Value] = {}
+        self._shared: dict[tuple[object, ...], Value] | None = None
         self._live = self._reach(len(self._results))
 
     def _reach(self, count: int) -> set[Value]:
@@ -103,6 +105,16 @@ class Epilogue:
             value = self._builder.broadcast(value, position.lanes)
             self._builder.store(memory, at, value, position.count)
 
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Stores in here read what rows have in common once. The first one may not stand in a
+        branch of its own."""
+        self._shared = {}
+        try:
+            yield
+        finally:
+            self._shared = None
+
     def store_tile(
         self,
         sums: Sequence[Value],
@@ -141,18 +153,24 @@ class Epilogue:
         b, lanes = self._builder, tile.lanes
         counts = [b.max(b.min(b.sub(live, v * lanes), lanes), 0) for v in range(tile.vectors)]
 
-        def line(i: int) -> None:
-            for vector, count in enumerate(counts):
-                if count != 0:
-                    at = b.add(column, vector * lanes)
-                    position = Position(b.add(row, i), at, lanes, None if count == lanes else count)
-                    self.store(sums[i * tile.vectors + vector], position)
+        def part(i: int, vector: int) -> None:
+            at, count = b.add(column, vector * lanes), counts[vector]
+            position = Position(b.add(row, i), at, lanes, None if count == lanes else count)
+            self.store(sums[i * tile.vectors + vector], position)
 
-        for i in range(tile.rows):
-            if rows is None or i < 2:
-                line(i)
-            else:
-                b.if_(b.compare("lt", i, rows), partial(line, i))
+        def line(i: int) -> None:
+            for vector in vectors:
+                part(i, vector)
+
+        vectors = [vector for vector, count in enumerate(counts) if count != 0]
+        there: Index = tile.rows if rows is None else rows
+        sure = tile.rows if rows is None else min(tile.rows, 2)
+        with self.sharing():
+            for vector in vectors:
+                for i in range(sure):
+                    part(i, vector)
+            for i in range(sure, tile.rows):
+                b.if_(b.compare("lt", i, there), partial(line, i))
 
     def _bind(self, ordinal: int, value: Value) -> Value:
         if ordinal not in self._memory:
@@ -176,12 +194,30 @@ class Epilogue:
         elif isinstance(op, Op) and op.name == "broadcast":
             result = self._broadcast(op, position)
         elif isinstance(op, Op) and op.name not in EPILOGUE_LEAVES:
-            operands = [self._evaluate(operand, position, known) for operand in op.operands]
-            result = apply_elementwise(self._builder, op, operands)
+            parts = self._factors(op)
+            operands = [self._evaluate(part, position, known) for part in parts or op.operands]
+            if parts:
+                a, b, c = operands
+                result = self._builder.fma(a, b, c)
+            else:
+                result = apply_elementwise(self._builder, op, operands)
         else:
             result = self._small(value, (None,) * len(self.shape), position)
         known[value] = result
         return result
+
+    def _factors(self, op: Op) -> Sequence[Value] | None:
+        """a, b and c of a * b + c behind a sum of integers, where factors are rounded in any
+        order; None: it is something else."""
+        if op.name != "add" or not tensor_type(self._root).dtype.is_integer:
+            return None
+        if tensor_type(op.result).dtype.name != "f32":
+            return None
+        for part, rest in (op.operands, op.operands[::-1]):
+            factors = defined_by(part, "mul")
+            if factors is not None:
+                return [*factors.operands, rest]
+        return None
 
     def _broadcast(self, op: Op, position: Position) -> Value:
         operand = op.operands[0]
@@ -243,11 +279,16 @@ class Epilogue:
                 at = b.add(at, b.mul(position.column, b.dim(stride)))
             else:
                 at = b.add(at, b.mul(self._row_index(axis, position), b.dim(stride)))
-        if lane_stride == 0:
-            return b.load(memory, at)
-        if lane_stride == 1:
-            return b.load(memory, at, position.lanes, position.count)
-        raise ValueError(f"epilogue operand {value} has no unit stride along the last dim")
+        if lane_stride not in (0, 1):
+            raise ValueError(f"epilogue operand {value} has no unit stride along the last dim")
+        lanes, count = (position.lanes, position.count) if lane_stride else (1, None)
+        of_rows = any(axis not in (None, len(self.shape) - 1) for axis in axes)
+        if self._shared is None or of_rows:
+            return b.load(memory, at, lanes, count)
+        key = (value, at, lanes, count)
+        if key not in self._shared:
+            self._shared[key] = b.load(memory, at, lanes, count)
+        return self._shared[key]
 
     def _row_index(self, axis: int, position: Position) -> Index:
         """The index along a leading axis that the row number stands for."""

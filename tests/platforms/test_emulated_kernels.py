@@ -68,6 +68,9 @@ def of_floats() -> Iterator[Case]:
         yield entry([f"{name}[21]"] * 2, body), [x, y], {}
 
 
+BYTES = ("u8", "i8")
+
+
 def of_conversions() -> Iterator[Case]:
     """Floats saturate; f16 has numbers below its normal ones."""
     x = np.asarray([0, -1.5, 127.5, 3e4, -7e4, 3e9, -2e10, 1e19, -1e30, np.inf, np.nan, 5e-7, 1e-5])
@@ -77,7 +80,10 @@ def of_conversions() -> Iterator[Case]:
         yield (
             entry(
                 [f"{name}[{len(x)}]"],
-                lambda b, x: [b.op("convert", x, dtype=dtype(to)) for to in to_integers],
+                lambda b, x: [
+                    *(b.op("convert", x, dtype=dtype(to)) for to in to_integers),
+                    *(b.op("convert", b.op("round_even", x), dtype=dtype(to)) for to in BYTES),
+                ],
             ),
             [given],
             {},
@@ -115,6 +121,11 @@ def of_products() -> Iterator[Case]:
     function = entry(
         ["bf16[9,36]", "bf16[3,18,16,2]"],
         lambda b, x, w: b.op("dot_packed", x, w, n=40, dtype=dtype("f32")),
+    )
+    yield function, [make(each.type, rng, {}) for each in function.arguments], {}
+    function = entry(
+        ["u8[2,5,9,20]", "i8[3,3,20]"],
+        partial(_of_bytes, "depthwise", {"strides": (1, 2), "padding": ((1, 1), (1, 1))}),
     )
     yield function, [make(each.type, rng, {}) for each in function.arguments], {}
     for name in FLOATS:

@@ -74,7 +74,7 @@ def _is_packable(op: Op) -> bool:
 
 def products_in_words(module: Module) -> set[str]:
     """What the packed module multiplies in words: "i8", and with `precision="bf16"` "bf16"."""
-    packed = ("dot_packed", "conv_packed")
+    packed = ("dot_packed", "conv_packed", "depthwise")
     ops = (op for function in module.functions.values() for op in tensor_ops(function.block))
     is_found = any(op.name == "dot_scaled" or (op.name in packed and _are_bytes(op)) for op in ops)
     found = {"i8"} if is_found else set()

@@ -6,23 +6,30 @@ left out of the loops, and the few pixels at the left and right edge, whose wind
 may lie outside, are computed one at a time with the window clipped. In groups of several
 channels, lanes are channels of the result, and each input of a group goes to the lanes of the
 group's results: from the scalar, or by a shuffle where lanes are of several groups.
+
+Bytes are multiplied in words of four where the target can: a word holds a channel of up to four
+rows of the window, which lie below each other in the image. Rows are widened, shifted and joined
+once for all pixels that they are in the windows of, and words of the weights stay in registers for
+all rows of a workgroup. Rows outside the image are read at its edge and masked; of columns outside
+it is known where tiles begin and end a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ingot.compiler.graph import ops
 from ingot.compiler.graph.ops import lanes_of_groups
 from ingot.compiler.ir import Function, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, known_dims, product
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
 from ingot.compiler.kernels.convolution_entry import Window, window_of
 from ingot.compiler.kernels.epilogue import Epilogue, Position
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
-from ingot.compiler.kernels.loop import Index, LoopBuilder
+from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of
 from ingot.compiler.kernels.register_tile import accumulation_dtype
+from ingot.compiler.kernels.words import BYTES_OF_WORD, parts_of, unit_of
 
 __all__ = ["Channels", "Depthwise", "DepthwiseSchedule", "lower_depthwise"]
 
@@ -31,6 +38,9 @@ MAXIMUM_COLUMNS = 7
 
 BLOCK_ELEMENTS = 1 << 14
 """Result elements of a workgroup, about: a quarter or four times as many cost 2 to 3 %."""
+
+MOST_WORDS = 12
+"""Words of weights that registers hold beside the sums."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,8 @@ class Channels:
 
 def lower_depthwise(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one depthwise op."""
-    return Depthwise(function, target).lower()
+    words = _Words(function, target)
+    return words.lower() if words.is_possible(target) else Depthwise(function, target).lower()
 
 
 class Depthwise:
@@ -263,8 +274,10 @@ class Depthwise:
 
             return self.add_line(sums, read, self.weights(row, channels))
 
-        for number, total in enumerate(self.add_lines(lines, [zero] * columns, add)):
-            self.store(b.add(b.add(pixel, column), number), channels, total)
+        totals = self.add_lines(lines, [zero] * columns, add)
+        with self.epilogue.sharing():
+            for number, total in enumerate(totals):
+                self.store(b.add(b.add(pixel, column), number), channels, total)
 
     def add_line(
         self,
@@ -346,3 +359,141 @@ class Depthwise:
         """Epilogue and store of the channels of a pixel of the whole result."""
         position = Position(pixel, channels.made, self.schedule.lanes, channels.count)
         self.epilogue.store(total, position)
+
+
+class _Words(Depthwise):
+    """State while one kernel is made."""
+
+    def __init__(self, function: Function, target: TargetInfo) -> None:
+        super().__init__(function, target)
+        self.parts = parts_of(dtype_of(self.x), dtype_of(self.w), self.element, target)
+        rows = range(self.window.size[0])
+        self.groups = [rows[at : at + BYTES_OF_WORD] for at in rows[::BYTES_OF_WORD]]
+        if isinstance(self.out_width, int) and self.out_width:
+            tiles = -(-self.out_width // MAXIMUM_COLUMNS)
+            columns, old = -(-self.out_width // tiles), self.schedule
+            self.schedule = DepthwiseSchedule(columns, old.lanes, old.block_rows)
+
+    def is_possible(self, target: TargetInfo) -> bool:
+        """Whether bytes are multiplied, sizes known, and but for a row's first and last tile none
+        reaches out of the image."""
+        if not target.dot4 or not self.parts or self.each != (1, 1):
+            return False
+        sizes = (*self.sizes, self.out_width)
+        if len(sizes) != 3 or not all(isinstance(size, int) and size for size in sizes):
+            return False
+        first, last = self._interior()
+        if not isinstance(first, int) or not isinstance(last, int):
+            return False
+        columns, end = self.schedule.columns, self._last_tile()
+        is_inside = end <= columns or (first <= columns and end <= last)
+        return is_inside and len(self.groups) * self.window.size[1] <= MOST_WORDS
+
+    def lower(self) -> Kernel:
+        b, block = self.b, self.schedule.block_rows
+        start = b.mul(b.workgroup(0), block)
+        end = b.min(b.add(start, block), b.dim(self.out_sizes[0]))
+
+        def body(channels: Channels) -> None:
+            weights = [self._weights(step, channels) for step in range(self.window.size[1])]
+            with b.for_(start, end) as loop:
+                self._row(b.workgroup(1), loop.index, channels, weights)
+
+        self._channels(body)
+        return self.kernel((self.out_sizes[0], self.images, 1), (block, 1, 1), self.schedule)
+
+    def add(self, a: Value, w: Value, total: Value) -> Value:
+        """total + the products of the bytes of a and w."""
+        assert self.parts is not None
+        return self.b.dot_words(a, w, total, self.parts)
+
+    def _last_tile(self) -> int:
+        """Where the last tile of a row begins."""
+        columns = self.schedule.columns
+        return (known_dim(self.out_width) - 1) // columns * columns
+
+    def _weights(self, step: int, channels: Channels) -> list[Value]:
+        """The words of a column of the window."""
+        b, across = self.b, self.window.size[1]
+
+        def at(row: int) -> Index:
+            return b.add(b.mul(row * across + step, b.dim(self.channels)), channels.made)
+
+        return [self._word(self.ordinals[1], map(at, rows), channels) for rows in self.groups]
+
+    def _word(self, ordinal: int, places: Iterable[Index], channels: Channels) -> Value:
+        """Words of the bytes of an operand at these places of the first channel."""
+        b, lanes = self.b, self.schedule.lanes
+        assert self.parts is not None
+        memory = b.binding(ordinal, unit_of(self.parts[self.ordinals.index(ordinal)]))
+        word: Value | None = None
+        for place, at in enumerate(places):
+            bits = b.convert(b.load(memory, at, lanes, channels.count), self.element)
+            if word is None:
+                word = bits
+                continue
+            count = b.constant(8 * place, self.element, lanes)
+            word = b.op("or", word, b.op("shift_left", bits, count))
+        assert word is not None
+        return word
+
+    def _row(
+        self, image: Index, row: Index, channels: Channels, weights: Sequence[Sequence[Value]]
+    ) -> None:
+        """One output row of some channels."""
+        b, window, columns, end = self.b, self.window, self.schedule.columns, self._last_tile()
+        height, length = b.dim(self.sizes[0]), b.mul(b.dim(self.width), b.dim(self.inputs))
+        top = b.sub(b.mul(row, window.strides[0]), b.dim(window.before[0]))
+        inside = [b.add(top, step * window.dilation[0]) for step in range(window.size[0])]
+        base, last = b.mul(b.mul(image, height), length), b.sub(height, 1)
+        lines = [b.add(base, b.mul(b.max(b.min(at, last), 0), length)) for at in inside]
+        masks = [self._mask([inside[step] for step in rows]) for rows in self.groups]
+        place = b.mul(b.add(b.mul(image, b.dim(self.out_sizes[0])), row), b.dim(self.out_width))
+
+        def tile(column: Index, count: int) -> None:
+            left = b.sub(b.mul(column, window.strides[1]), b.dim(window.before[1]))
+
+            def read(offset: int) -> Sequence[Value]:
+                at = b.add(left, offset)
+                if isinstance(at, int) and not 0 <= at < known_dim(self.width):
+                    return ()
+                pixel = b.add(b.mul(at, b.dim(self.inputs)), channels.read)
+                return [
+                    self._masked([b.add(lines[step], pixel) for step in rows], mask, channels)
+                    for rows, mask in zip(self.groups, masks, strict=True)
+                ]
+
+            zero = b.constant(0, self.element, self.schedule.lanes)
+            sums = self.add_line([zero] * count, read, lambda step, i: weights[step][i])
+            with self.epilogue.sharing():
+                for pixel, total in enumerate(sums):
+                    self.store(b.add(b.add(place, column), pixel), channels, total)
+
+        if end:
+            tile(0, columns)
+        if end > columns:
+            with b.for_(columns, end, columns) as loop:
+                tile(loop.index, columns)
+        tile(end, known_dim(self.out_width) - end)
+
+    def _masked(self, places: Iterable[Index], mask: Value | None, channels: Channels) -> Value:
+        word = self._word(self.ordinals[0], places, channels)
+        return word if mask is None else self.b.op("and", word, mask)
+
+    def _mask(self, rows: Sequence[Index]) -> Value | None:
+        """The bits of a word whose rows are inside the image; None if all are."""
+        b, window, mask = self.b, self.window, None
+        if window.before[0] == window.after[0] == 0:
+            return None
+        none = b.constant(0, self.element)
+        for place, row in enumerate(rows):
+            live = b.op("and", b.compare("ge", row, 0), b.compare("lt", row, b.dim(self.sizes[0])))
+            byte = b.constant(_signed(255 << 8 * place), self.element)
+            bits = b.op("select", live, byte, none)
+            mask = bits if mask is None else b.op("or", mask, bits)
+        return mask
+
+
+def _signed(bits: int) -> int:
+    """The i32 of 32 bits."""
+    return bits - (bits >> 31 << 32)

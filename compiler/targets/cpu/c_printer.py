@@ -34,7 +34,7 @@ from ingot.compiler.kernels.table import (
 )
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.cpu.c_text import access, literal, scalar_name, shift, stored, wrapped
-from ingot.compiler.targets.cpu.headers import read_header
+from ingot.compiler.targets.cpu.headers import read_header, with_needed
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
@@ -103,13 +103,6 @@ def print_source(kernels: Iterable[PrintedKernel]) -> str:
     return "\n".join([*lines, "", *functions.values(), *bodies])
 
 
-def _with_needed(parts: set[str]) -> frozenset[str]:
-    """The parts, and those that they are made of."""
-    parts = parts | {re.sub("^b?f16", "u16", re.sub("^i1(?=x|$)", "u8", part)) for part in parts}
-    parts |= {part.partition("x")[0] for part in parts}  # lane by lane
-    return frozenset(parts | {part.replace("u", "i") for part in parts})
-
-
 def print_kernel(kernel: Kernel) -> PrintedKernel:
     """The C function of one kernel."""
     return _Printer().kernel(kernel)
@@ -139,11 +132,13 @@ class _Printer(CStructure):
         self.is_function = False
 
     def _define(self, value: Value, expression: str) -> None:
-        """Vectors of one integer stand where they are used: shifts take the plain number. In a
-        function all constants do, which gives gcc the order in which it makes the best code."""
+        """Vectors of one integer stand where they are used: shifts take the plain number; whole
+        floats do, for conversions round themselves. In a function all constants do, which gives gcc
+        the order in which it makes the best code."""
         is_constant = defined_by(value, "loop.constant") is not None
         is_vector = lanes_of(value) > 1 and dtype_of(value).is_integer
-        if is_constant and (self.is_function or is_vector):
+        is_whole = lanes_of(value) > 1 and defined_by(value, "round_even") is not None
+        if is_whole or (is_constant and (self.is_function or is_vector)):
             self.names[value] = expression
         else:
             super()._define(value, expression)
@@ -174,7 +169,7 @@ class _Printer(CStructure):
     def _printed(self, text: str, body: str) -> PrintedKernel:
         for function in re.findall(r"\w+(?=\()", body):
             self.parts.update(function.split("_"))
-        return PrintedKernel(text, self.headers, _with_needed(self.parts), self.functions)
+        return PrintedKernel(text, self.headers, with_needed(self.parts), self.functions)
 
     def _call(self, name: str, element: DType, lanes: int, *arguments: str) -> str:
         """A call of a function of the math library. A scalar is one lane of four: many functions
@@ -433,6 +428,9 @@ class _Printer(CStructure):
             return f"({target}x{lanes})({self._mask(source, bits)} & (i{bits}x{lanes}){one})"
         from_name = scalar_name(old)
         if old.is_float and new.is_integer:
+            rounded = defined_by(source, "round_even")
+            if rounded and lanes > 1 and from_name == "f32" and new.bits == 8:
+                return f"convert_even_f32_{target}x{lanes}({self._name(rounded.operands[0])})"
             return f"convert_{from_name}_{target}{self._suffix(lanes)}({name})"
         if from_name == target:
             text = name

@@ -14,7 +14,7 @@ from collections.abc import Container
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["HEADER_FOLDER", "read_header"]
+__all__ = ["HEADER_FOLDER", "read_header", "with_needed"]
 
 HEADER_FOLDER = Path(__file__).parent
 
@@ -49,3 +49,10 @@ def _closing(text: str, place: int) -> int:
         if depth == 0:
             return each.start()
     raise AssertionError(f"a header has an open parenthesis: {text[place : place + 40]}")
+
+
+def with_needed(parts: set[str]) -> frozenset[str]:
+    """The parts of a kernel, and those that they are made of."""
+    parts = parts | {re.sub("^b?f16", "u16", re.sub("^i1(?=x|$)", "u8", part)) for part in parts}
+    parts |= {part.partition("x")[0] for part in parts}  # lane by lane
+    return frozenset(parts | {part.replace("u", "i") for part in parts})

@@ -72,6 +72,38 @@ INGOT_IF(N(f64), INGOT_ROUNDING(f64, i64, 0x1p52))
 INGOT_ROUND_AWAY(f32, i32)
 INGOT_IF(N(f64), INGOT_ROUND_AWAY(f64, i64))
 
+/* Bytes of the nearest whole number, an even one of two; they saturate, and NaN gives 0. */
+#if INGOT_USE_convert
+#if defined(__AVX512F__) && L == 16
+#define INGOT_NEAREST(x) __builtin_ia32_cvtps2dq512_mask(x, (N(i32)){0}, (u16)-1, 8)
+#elif defined(__AVX__) && L == 8
+#define INGOT_NEAREST(x) __builtin_ia32_cvtps2dq256(x)
+#elif defined(__SSE2__) && L == 4
+#define INGOT_NEAREST(x) __builtin_ia32_cvtps2dq(x)
+#else
+#define INGOT_NEAREST(x) __builtin_convertvector(N(round_even_f32)(x), N(i32))
+#endif
+#if defined(__AVX512F__) && L == 16
+#define INGOT_NEAREST_BYTES(x)                                                                \
+  __builtin_ia32_pmovusdb512_mask(                                                            \
+      (N(i32))__builtin_ia32_cvtps2udq512_mask(x, (N(i32)){0}, (u16)-1, 8),                   \
+      (char __attribute__((vector_size(16)))){0}, (u16)-1)
+#else
+#define INGOT_NEAREST_BYTES(x)                                                                \
+  N(narrow_i32_i8)(INGOT_NEAREST(N(min_constant_f32)((N(f32)){0} + 255, x)))
+#endif
+IF(u8, INGOT_INLINE N(u8) N(convert_even_f32_u8)(N(f32) a) {
+  return (N(u8))INGOT_NEAREST_BYTES(N(max_constant_f32)(a, (N(f32)){0}));
+})
+IF(i8, INGOT_INLINE N(i8) N(convert_even_f32_i8)(N(f32) a) {
+  N(f32) inside = N(max_constant_f32)((N(f32)){0} - 128, a);
+  inside = N(min_constant_f32)((N(f32)){0} + 127, inside);
+  return N(narrow_i32_i8)(INGOT_NEAREST((N(f32))((N(i32))inside & (a == a))));
+})
+#undef INGOT_NEAREST
+#undef INGOT_NEAREST_BYTES
+#endif
+
 /* ---- Scalars: lane 0 of four ---- */
 
 #if L == 4

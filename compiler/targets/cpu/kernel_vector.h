@@ -138,9 +138,22 @@ IF(f64, INGOT_PARTIAL_BY_LANE(f64))
 IF(i64, INGOT_PARTIAL_BY_LANE(i64))
 IF(u64, INGOT_PARTIAL_BY_LANE(u64))
 #endif
-IF(i8, INGOT_PARTIAL_BY_LANE(i8))
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && L == 16
+typedef char N(chars) __attribute__((vector_size(16))); /* the builtins', not i8 */
+#if defined(__clang__)
+#define INGOT_CHARS N(chars)
+#else
+#define INGOT_CHARS char
+#endif
+#define INGOT_PARTIAL_BYTES(type)                                                             \
+  INGOT_PARTIAL_BY_BITS(type, __builtin_ia32_loaddquqi128_mask,                               \
+                        __builtin_ia32_storedquqi128_mask, INGOT_CHARS, N(chars), u16)
+#else
+#define INGOT_PARTIAL_BYTES(type) INGOT_PARTIAL_BY_LANE(type)
+#endif
+IF(i8, INGOT_PARTIAL_BYTES(i8))
 IF(i16, INGOT_PARTIAL_BY_LANE(i16))
-IF(u8, INGOT_PARTIAL_BY_LANE(u8))
+IF(u8, INGOT_PARTIAL_BYTES(u8))
 IF(u16, INGOT_PARTIAL_BY_LANE(u16))
 
 /* f16 and bf16. */
@@ -281,6 +294,8 @@ INGOT_INLINE void N(store_partial_i1)(i1_memory *memory, i64 index, N(i8) value,
 #undef INGOT_TYPE
 #undef INGOT_VECTOR
 #undef INGOT_PARTIAL_BY_LANE
+#undef INGOT_PARTIAL_BYTES
+#undef INGOT_CHARS
 #undef INGOT_PARTIAL_BY_BITS
 #undef INGOT_PARTIAL_BY_MASK
 #undef INGOT_HALF

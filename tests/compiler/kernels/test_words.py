@@ -17,9 +17,11 @@ from ingot.compiler.kernels.lanes.convolution import (
     lower_convolution,
     lower_direct_convolution,
 )
+from ingot.compiler.kernels.lanes.depthwise import lower_depthwise
+from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import dtype
-from tests.support.entries import entry
+from tests.support.entries import entry, reference
 from tests.support.kernel_runner import VARIANTS, dot2_variants, dot4_variants, run
 from tests.support.products import error_of, pack
 
@@ -144,6 +146,58 @@ def test_pixels_of_bytes_are_multiplied_exactly(variant: str, form: str) -> None
         for j in range(3)
     )
     np.testing.assert_array_equal(got, wanted)
+
+
+WINDOWS = [  # image, window, strides, dilation, padding
+    ((1, 9, 15, 36), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1))),
+    ((2, 8, 29, 16), (3, 3), (2, 2), (1, 1), ((0, 1), (0, 1))),
+    ((1, 7, 5, 20), (5, 2), (1, 1), (2, 3), ((3, 4), (4, 0))),
+    ((1, 2, 3, 16), (4, 3), (1, 1), (1, 1), ((3, 0), (2, 2))),
+    ((2, 40, 16), (3,), (1,), (1,), ((1, 1),)),
+]
+
+
+@pytest.mark.parametrize("variant", dot4_variants())
+@pytest.mark.parametrize(("case", "signs"), [*zip(WINDOWS, (*SIGNS, SIGNS[0]), strict=True)])
+def test_windows_of_one_channel_are_multiplied_exactly(
+    variant: str, case: Any, signs: tuple[str, str]
+) -> None:
+    image, window, strides, dilation, padding = case
+
+    def build(b: Builder, x: Value, w: Value) -> Value:
+        moves = {"strides": strides, "rhs_dilation": dilation, "padding": padding}
+        return b.value("depthwise", x, w, dtype=dtype("i32"), **moves)
+
+    shapes = image, (*window, image[-1])
+    types = [bytes_of(sign, *shape) for sign, shape in zip(signs, shapes, strict=True)]
+    function, target = entry(types, build), VARIANTS[variant].target
+    kernel = lower_depthwise(function, target)
+    assert any(op.name == "loop.dot4" for op in walk(kernel.loops)) == target.dot4
+    x, w = (extremes(sign, *shape) for sign, shape in zip(signs, shapes, strict=True))
+    (wanted,) = reference(function, [x, w])
+    (got,) = run(kernel, [x, w], [np.full_like(wanted, -1)], variant)
+    np.testing.assert_array_equal(got, wanted)
+    arrays = [x, w, np.full_like(wanted, -1)]
+    assert run_kernel(kernel, arrays, {}) is None
+    np.testing.assert_array_equal(arrays[-1], wanted)
+
+
+@pytest.mark.parametrize("variant", dot4_variants())
+def test_codes_are_the_nearest_whole_numbers_within_limits(variant: str) -> None:
+    whole = np.arange(-300, 300)
+    special = [np.inf, -np.inf, np.nan, 3e9, -3e9, 2e10, 1e30, -0.0, 2.0**31, 2.0**32, -(2.0**31)]
+    x = np.concatenate([special, whole, whole + 0.5, whole + 0.49]).astype(np.float32)
+    names = ("u8", "i8", "i16", "i32")
+
+    def build(b: Builder, x: Value) -> list[Value]:
+        return [b.op("convert", b.op("round_even", x), dtype=dtype(name)) for name in names]
+
+    function = entry([TensorType(dtype("f32"), x.shape)], build)
+    wanted = reference(function, [x])
+    results = [np.full_like(each, 7) for each in wanted]
+    got = run(lower_map(function, VARIANTS[variant].target), [x], results, variant)
+    for mine, theirs in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 BF16 = dtype("bf16")

@@ -16,6 +16,10 @@ def floor_divide(c: Emitter, a: Value, b: Value) -> Value:
         # as Python has it: of the exact quotient, not the rounded one
         exact = c.op("div", c.op("sub", a, floor_remainder(c, a, b)), b)
         whole = c.op("round_even", exact)
+        none = c.compare("eq", whole, c.fill(0, like=b))
+        whole = c.op("select", none, c.op("mul", quotient, c.fill(0, like=b)), whole)
+        # what is left of a finite a by an infinite b of the other sign is infinite, too
+        whole = c.op("select", c.op("is_nan", exact), c.fill(-1, like=b), whole)
         zero = c.compare("eq", b, c.fill(0, like=b))
         infinite = c.op("not", c.op("is_finite", quotient))
         return c.op("select", c.op("or", zero, infinite), quotient, whole)

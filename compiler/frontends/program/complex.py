@@ -44,7 +44,7 @@ __all__ = ["of_parts", "part_dtype", "parts_of"]
 _BY_PARTS = (
     "_index", "_transposed", "broadcast_arrays", "broadcast_to", "cumulative_sum", "diff",
     "dynamic_slice", "empty", "empty_like", "expand_dims", "flip", "matrix_transpose", "mean",
-    "moveaxis", "negative", "permute_dims", "positive", "repeat", "reshape", "roll",
+    "moveaxis", "negative", "permute_dims", "positive", "repeat", "reshape", "roll", "round",
     "squeeze", "sum", "take", "take_along_axis", "tile", "tril", "triu", "unstack", "zeros",
     "zeros_like",
 )  # fmt: skip

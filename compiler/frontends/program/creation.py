@@ -141,6 +141,8 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None)
 def _counted(count: Dim, start: Any, step: Any, element: DType) -> Value:
     trace = current()
     wide = dtype_named("f32") if element.is_half else element
+    if element.kind == "u":
+        step %= 1 << element.bits
     places = trace.op("iota", dtype=_I64, shape=(count,), axis=0)
     result = trace.convert(places, wide)
     if step != 1:

@@ -292,7 +292,14 @@ def floor_divide(x1: Any, x2: Any, /) -> Tensor:
 @public
 def remainder(x1: Any, x2: Any, /) -> Tensor:
     """What is left of x1, with the sign of x2."""
-    return given(division.floor_remainder(current(), *_numbers(x1, x2)))
+    trace = current()
+    a, b = _numbers(x1, x2)
+    rest = division.floor_remainder(trace, a, b)
+    if type_of(rest).dtype.is_float:
+        nothing = trace.compare("eq", rest, trace.fill(0, like=rest))
+        zero = value_of(copysign(given(trace.fill(0, like=rest)), given(b)))
+        rest = trace.op("select", nothing, zero, rest)
+    return given(rest)
 
 
 def _numbers(*operands: Any) -> list[Value]:

@@ -6,11 +6,15 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.indexed import rolled
 from ingot.compiler.frontends.program.creation import arange, shape_dims
 from ingot.compiler.frontends.program.elementwise import common_dtype
+from ingot.compiler.frontends.program.searching import searchsorted, take
 from ingot.compiler.frontends.program.tensor import (
+    Size,
     Tensor,
     as_dim,
     as_size,
@@ -19,7 +23,7 @@ from ingot.compiler.frontends.program.tensor import (
     public,
     value_of,
 )
-from ingot.compiler.ir import dims
+from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
 __all__ = ["axes_of"]
@@ -199,16 +203,30 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Tensor:
 
 @public
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
-    """x with each element `repeats` times; flattened for the axis None."""
+    """x with each element `repeats` times, a number for all or a tensor with one for each;
+    flattened for the axis None."""
     trace, value = current(), value_of(x)
     if axis is None:
         value, axis = trace.reshape(value, (dims.product(shape_of(value)),)), 0
     place, shape = trace.normalize_axis(axis, type_of(value).rank), list(shape_of(value))
+    if not isinstance(repeats, (int, np.integer, Size)):
+        return take(given(value), _repeated(value_of(repeats), shape[place]), axis=place)
     times = as_dim(repeats)
     column = trace.reshape(value, [*shape[: place + 1], 1, *shape[place + 1 :]])
     wide = trace.broadcast_to(column, [*shape[: place + 1], times, *shape[place + 1 :]])
     shape[place] = shape[place] * times
     return given(trace.reshape(wide, shape))
+
+
+def _repeated(counts: Value, size: Dim) -> Tensor:
+    """Each place below the size as often as the counts, i64[size] or i64[1], say."""
+    trace = current()
+    counts = trace.broadcast_to(trace.convert(counts, "i64"), (size,))
+    ends = trace.op("cumulative", counts, axis=0, kind="add")
+    name = trace.fresh("repeated")
+    total = trace.reduce(counts, [0], "add")
+    trace.builder.append("size", (total,), (), {"symbols": (name,), "what": "the sum of repeats"})
+    return searchsorted(given(ends), arange(as_size(dims.symbol(name))), side="right")
 
 
 @public

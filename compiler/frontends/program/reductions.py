@@ -10,7 +10,7 @@ from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.program.creation import astype
 from ingot.compiler.frontends.program.dtypes import default_int, element_type
 from ingot.compiler.frontends.program.elementwise import floating
-from ingot.compiler.frontends.program.manipulation import axes_of
+from ingot.compiler.frontends.program.manipulation import axes_of, concat
 from ingot.compiler.frontends.program.tensor import Tensor, current, given, public, value_of
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import dtype as dtype_named
@@ -122,9 +122,7 @@ def std(x: Any, /, *, axis: Any = None, correction: float = 0, keepdims: bool = 
 
 def _variance(x: Value, axes: list[int], correction: float) -> Value:
     trace, element = current(), type_of(x).dtype
-    if not axes:
-        raise UnsupportedNode("it takes the variance over no axis")
-    centered, _ = normalizing.center(trace, x, axes)
+    centered = normalizing.center(trace, x, axes)[0] if axes else trace.op("sub", x, x)
     squares = trace.reduce(trace.op("mul", centered, centered), axes, "add")
     count = dims.product(shape_of(x)[axis] for axis in axes)
     left = trace.op("sub", trace.size(count, element), trace.full(correction, element, ()))
@@ -164,8 +162,12 @@ def cumulative_prod(
 
 
 @public
-def diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Tensor:
-    """Each element less the one before it, `n` times."""
+def diff(
+    x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
+) -> Tensor:
+    """Each element less the one before it, `n` times, of x between two others along the axis."""
+    if n and (prepend is not None or append is not None):
+        x = concat([each for each in (prepend, x, append) if each is not None], axis=axis)
     trace, value = current(), value_of(x)
     place = trace.normalize_axis(axis, type_of(value).rank)
     name = "xor" if type_of(value).dtype.is_boolean else "sub"

@@ -209,8 +209,9 @@ def _index(x: Any, key: Any, /) -> Tensor:
         else:
             found = _index_values(each, value, axis)
             places += found
-            shape += shape_of(value)[axis : axis + len(found)]
-            axis += len(found)
+            end = axis + _axes_taken(each)
+            shape += shape_of(value)[axis:end] or [1]
+            axis = end
     value = trace.reshape(value, shape)
     return given(index_tensors(trace, value, places))
 
@@ -243,7 +244,7 @@ def _index_values(key: Any, x: Value, axis: int) -> list[Value | None]:
     if not type_of(value).dtype.is_boolean:
         return [_integers(key)]
     shape = shape_of(x)[axis : axis + type_of(value).rank]
-    return [*_places(current().agree(value, shape))]
+    return [*_places(current().reshape(current().agree(value, shape), shape or (1,)))]
 
 
 def _picked(x: Value, axis: int, index: Dim) -> Value:

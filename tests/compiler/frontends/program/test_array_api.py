@@ -354,3 +354,37 @@ def test_sizes_compute() -> None:
     assert ones.shape == (6, 14)
     np.testing.assert_array_equal(front, x[:4, 3])
     assert back == 2
+
+
+def test_quotients_that_are_rounded_down_have_the_special_values_of_the_standard() -> None:
+    each = np.array([0.0, -0.0, 1, -1, 2.5, -2.5, 1e30, np.inf, -np.inf, np.nan], np.float32)
+    a, b = (side.copy() for side in np.meshgrid(each, each))
+    quotient, rest = run(lambda x, y: (x // y, x % y), a, b)
+    with np.errstate(all="ignore"):
+        wanted = np.where(np.isinf(a), a / b, a // b), a % b  # numpy has NaN for inf // 1
+    for got, other in zip((quotient, rest), wanted, strict=True):
+        np.testing.assert_array_equal(got, other)
+        known = ~np.isnan(other)
+        np.testing.assert_array_equal(np.signbit(got)[known], np.signbit(other)[known])
+
+
+def test_no_axes_and_ranks_of_0() -> None:
+    x = np.array([[1.5, -2], [np.inf, 0]], np.float32)
+    check(lambda xp, x: (xp.var(x, axis=()), xp.std(x, axis=(), keepdims=True)), x)
+    check(lambda xp, x: (xp.var(x), x[x > 0], x[x < 0], x[None][x > 0]), x[0, 0])
+    check(lambda xp, x, mask: (x[mask], x[0, mask]), x, np.array(True))
+
+
+def test_elements_are_repeated_by_counts() -> None:
+    x, counts = np.arange(6, dtype=np.int32).reshape(2, 3), np.array([2, 0, 3])
+    check(lambda xp, x, n: (xp.repeat(x, n, axis=-1), xp.repeat(x, n[:1], axis=0)), x, counts)
+    check(lambda xp, x, n: xp.repeat(x, xp.concat([n, n])), x, counts)
+
+
+def test_differences_between_others() -> None:
+    x, end = numbers("float32", (3, 4)), numbers("float32", (3, 1), 1)
+    check(lambda xp, x, y: xp.diff(x, prepend=y, append=y, n=2), x, end)
+    check(lambda xp, x, y: (xp.diff(x, n=0), xp.diff(x, append=y)), x, end)
+    (steps,) = run(lambda: ops.arange(10, 0, -3, dtype=ops.uint8))
+    np.testing.assert_array_equal(steps, np.arange(10, 0, -3, dtype=np.uint8))
+    check(lambda xp, z: xp.round(z), np.array([1.5 - 2.5j, 0.4 + 3j], np.complex64))

@@ -155,14 +155,7 @@ static builder_bytes_t native_module(void) {
 static ingot_status_t load(const harness_t *with, const ingot_native_t *natives, uint32_t count,
                            harness_program_t *out) {
   const ingot_program_options_t options = {.natives = natives, .native_count = count};
-  *out = (harness_program_t){.file = native_module()};
-  ingot_status_t status = ingot_module_load_memory(with->instance, out->file.data, out->file.length,
-                                                   0, NULL, NULL, &out->module);
-  if (!status) {
-    status = ingot_program_create(with->device, &out->module, 1, NULL, &options, &out->program);
-  }
-  if (!status) status = ingot_session_create(out->program, NULL, &out->session);
-  return status;
+  return harness_load_with(with, native_module(), NULL, &options, out);
 }
 
 /* A program whose keep decides by views, or by a shape function. */
@@ -350,30 +343,31 @@ static void long_lists_of_what_is_missing_are_cut(void) {
   }
 }
 
+static ingot_status_t load_and_call(const ingot_allocator_t *allocator, bool has_shape) {
+  harness_t with;
+  harness_program_t program = {.module = NULL};
+  notes_t notes = {.gives_view = true};
+  ingot_buffer_view_t *results[2] = {NULL, NULL};
+  ingot_status_t status = harness_create(allocator, &with);
+  if (!status) status = load_both(&with, &notes, has_shape, &program);
+  if (!status) status = call(&program, results, &with);
+  for (int r = 0; r < 2; ++r) ingot_buffer_view_release(results[r]);
+  harness_unload(&program);
+  harness_release(&with);
+  return status;
+}
+
+static ingot_status_t call_by_views(const ingot_allocator_t *allocator) {
+  return load_and_call(allocator, false);
+}
+
+static ingot_status_t call_by_shapes(const ingot_allocator_t *allocator) {
+  return load_and_call(allocator, true);
+}
+
 static void every_allocation_may_fail(void) {
-  for (int has_shape = 0; has_shape < 2; ++has_shape) {
-    for (int64_t fail_at = 1, reached = 1; reached; ++fail_at) {
-      test_allocator_t counter = {.fail_at = fail_at};
-      ingot_allocator_t allocator = test_allocator(&counter);
-      harness_t with;
-      harness_program_t program = {.module = NULL};
-      notes_t notes = {.gives_view = true};
-      ingot_buffer_view_t *results[2] = {NULL, NULL};
-      ingot_status_t status = harness_create(&allocator, &with);
-      if (!status) status = load_both(&with, &notes, has_shape, &program);
-      if (!status) status = call(&program, results, &with);
-      for (int r = 0; r < 2; ++r) ingot_buffer_view_release(results[r]);
-      harness_unload(&program);
-      harness_release(&with);
-      reached = counter.allocations >= fail_at;
-      if (reached && status) {
-        EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_OUT_OF_MEMORY);
-      }
-      if (!reached && status) FAIL("without a failure: %s", ingot_status_message(status));
-      ingot_status_free(status);
-      EXPECT_EQUAL(counter.live, 0);
-    }
-  }
+  test_fail_each_allocation(call_by_views, 20);
+  test_fail_each_allocation(call_by_shapes, 20);
 }
 
 /* Reads and writes all bytes that it is given. */
@@ -409,18 +403,8 @@ static void sealed_mutations_give_a_status_or_results(void) {
   for (int round = 0; round < 4000; ++round) {
     harness_program_t program = {.file = native_module()};
     ingot_buffer_view_t *results[2] = {NULL, NULL};
-    for (uint64_t changes = 1 + test_random(&random) % 3; changes > 0; --changes) {
-      uint64_t draw = test_random(&random);
-      program.file.data[draw % program.file.length] = (uint8_t)(draw >> 40 & 0xF);
-    }
-    builder_seal(program.file.data, program.file.length);
-    ingot_status_t status = ingot_module_load_memory(
-        harness.instance, program.file.data, program.file.length, 0, NULL, NULL, &program.module);
-    if (!status) {
-      status = ingot_program_create(harness.device, &program.module, 1, NULL, &options,
-                                    &program.program);
-    }
-    if (!status) status = ingot_session_create(program.program, NULL, &program.session);
+    harness_mutate(program.file, 3, 0xF, &random);
+    ingot_status_t status = harness_load_with(&harness, program.file, NULL, &options, &program);
     if (!status) status = call(&program, results, &harness);
     ran += !status;
     ingot_status_free(status);

@@ -103,14 +103,7 @@ static ingot_status_t load(const harness_t *with, builder_bytes_t file, notes_t 
   const ingot_native_t native = {
       .name = "acme.open", .signature = signature, .call = open_database, .user = notes};
   const ingot_program_options_t options = {.natives = &native, .native_count = 1};
-  *out = (harness_program_t){.file = file};
-  ingot_status_t status =
-      ingot_module_load_memory(with->instance, file.data, file.length, 0, NULL, NULL, &out->module);
-  if (!status) {
-    status = ingot_program_create(with->device, &out->module, 1, NULL, &options, &out->program);
-  }
-  if (!status) status = ingot_session_create(out->program, NULL, &out->session);
-  return status;
+  return harness_load_with(with, file, NULL, &options, out);
 }
 
 static ingot_status_t call(const harness_t *with, const harness_program_t *program,
@@ -317,18 +310,8 @@ static void sealed_mutations_give_a_status_or_references(void) {
     object_t object = {0};
     harness_program_t program = {.file = reference_module()};
     ingot_buffer_view_t *results[2] = {NULL, NULL}, *tok = make(&harness, "acme.tok", &object);
-    for (uint64_t changes = 1 + test_random(&random) % 3; changes > 0; --changes) {
-      uint64_t draw = test_random(&random);
-      program.file.data[draw % program.file.length] = (uint8_t)(draw >> 40 & 0xF);
-    }
-    builder_seal(program.file.data, program.file.length);
-    ingot_status_t status = ingot_module_load_memory(
-        harness.instance, program.file.data, program.file.length, 0, NULL, NULL, &program.module);
-    if (!status) {
-      status = ingot_program_create(harness.device, &program.module, 1, NULL, &options,
-                                    &program.program);
-    }
-    if (!status) status = ingot_session_create(program.program, NULL, &program.session);
+    harness_mutate(program.file, 3, 0xF, &random);
+    ingot_status_t status = harness_load_with(&harness, program.file, NULL, &options, &program);
     if (!status) status = call(&harness, &program, 1, tok, handle_of(tok), results);
     ran += !status;
     ingot_status_free(status);

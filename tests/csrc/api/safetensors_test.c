@@ -214,24 +214,19 @@ static void a_wrong_index_is_refused(void) {
   }
 }
 
+static ingot_status_t open_right_index(const ingot_allocator_t *allocator) {
+  const ingot_instance_options_t options = {.allocator = allocator};
+  ingot_instance_t *failing = NULL;
+  ingot_safetensors_t *file = NULL;
+  ingot_status_t status = ingot_instance_create(&options, &failing);
+  if (!status) status = open_index(failing, right_index, &file);
+  if (!status) ingot_safetensors_close(file);
+  ingot_instance_release(failing);
+  return status;
+}
+
 static void every_allocation_of_an_index_may_fail(void) {
-  for (int64_t fail_at = 1;; ++fail_at) {
-    test_allocator_t counter = {.fail_at = fail_at};
-    ingot_allocator_t allocator = test_allocator(&counter);
-    const ingot_instance_options_t options = {.allocator = &allocator};
-    ingot_instance_t *failing = NULL;
-    ingot_safetensors_t *file = NULL;
-    ingot_status_t status = ingot_instance_create(&options, &failing);
-    if (!status) status = open_index(failing, right_index, &file);
-    if (!status) ingot_safetensors_close(file);
-    ingot_instance_release(failing);
-    bool reached = counter.allocations >= fail_at;
-    if (reached) EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_OUT_OF_MEMORY);
-    else EXPECT(!status && fail_at > 8);
-    ingot_status_free(status);
-    EXPECT_EQUAL(counter.live, 0);
-    if (!reached) return;
-  }
+  test_fail_each_allocation(open_right_index, 8);
 }
 
 int main(void) {

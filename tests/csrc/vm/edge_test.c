@@ -267,11 +267,7 @@ static void sealed_mutations_give_a_status_or_results(void) {
   int ran = 0;
   for (int round = 0; round < 4000; ++round) {
     builder_bytes_t file = echo_module();
-    for (uint64_t changes = 1 + test_random(&random) % 3; changes > 0; --changes) {
-      uint64_t draw = test_random(&random);
-      file.data[draw % file.length] = (uint8_t)(draw >> 40 & 0xF);
-    }
-    builder_seal(file.data, file.length);
+    harness_mutate(file, 3, 0xF, &random);
     ingot_status_t status = load_and_call(&allocator, file);
     ran += !status;
     ingot_status_free(status);

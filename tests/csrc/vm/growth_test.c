@@ -152,11 +152,7 @@ static void sealed_mutations_give_a_status_or_state(void) {
   for (int round = 0; round < ROUNDS; ++round) {
     harness_program_t program = {.file = growing_module()};
     static harness_bytes_t bytes;
-    for (uint64_t changes = 1 + test_random(&random) % 2; changes > 0; --changes) {
-      uint64_t draw = test_random(&random);
-      program.file.data[draw % program.file.length] = (uint8_t)(draw >> 40 & 0x1F);
-    }
-    builder_seal(program.file.data, program.file.length);
+    harness_mutate(program.file, 2, 0x1F, &random);
     ingot_status_t status = harness_load(&harness, program.file, NULL, &program);
     if (!status) use(&program, &bytes);
     ran += !status;

@@ -40,18 +40,25 @@ static inline void harness_release(harness_t *harness) {
 }
 
 /* Takes over `file`. On failure harness_unload is still to be called. */
-static inline ingot_status_t harness_load(const harness_t *harness, builder_bytes_t file,
-                                          const ingot_parameters_t *parameters,
-                                          harness_program_t *out) {
+static inline ingot_status_t harness_load_with(const harness_t *harness, builder_bytes_t file,
+                                               const ingot_parameters_t *parameters,
+                                               const ingot_program_options_t *options,
+                                               harness_program_t *out) {
   *out = (harness_program_t){.file = file};
   ingot_status_t status = ingot_module_load_memory(harness->instance, file.data, file.length, 0,
                                                    NULL, NULL, &out->module);
   if (!status) {
     status =
-        ingot_program_create(harness->device, &out->module, 1, parameters, NULL, &out->program);
+        ingot_program_create(harness->device, &out->module, 1, parameters, options, &out->program);
   }
   if (!status) status = ingot_session_create(out->program, NULL, &out->session);
   return status;
+}
+
+static inline ingot_status_t harness_load(const harness_t *harness, builder_bytes_t file,
+                                          const ingot_parameters_t *parameters,
+                                          harness_program_t *out) {
+  return harness_load_with(harness, file, parameters, NULL, out);
 }
 
 static inline void harness_unload(harness_program_t *program) {
@@ -59,6 +66,17 @@ static inline void harness_unload(harness_program_t *program) {
   ingot_program_release(program->program);
   ingot_module_release(program->module);
   free(program->file.data);
+}
+
+/* Sets one to `most` bytes to numbers of at most `greatest`, 2^k - 1, and seals: code and tables are
+ * hit often, since most of the rest is refused. */
+static inline void harness_mutate(builder_bytes_t file, uint64_t most, uint8_t greatest,
+                                  uint64_t *random) {
+  for (uint64_t changes = 1 + test_random(random) % most; changes > 0; --changes) {
+    uint64_t draw = test_random(random);
+    file.data[draw % file.length] = (uint8_t)(draw >> 40 & greatest);
+  }
+  builder_seal(file.data, file.length);
 }
 
 /* A view over the test's own array. */

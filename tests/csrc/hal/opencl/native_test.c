@@ -66,14 +66,10 @@ static void queued_work_and_host_functions_follow_each_other(void) {
   };
   const ingot_program_options_t options = {.natives = natives, .native_count = 2};
   harness_t harness;
-  harness_program_t program = {.file = copy_and_scale()};
+  harness_program_t program;
   REQUIRE_OK(ingot_instance_create(&instance_options, &harness.instance));
   REQUIRE_OK(ingot_device_create(harness.instance, "opencl://0?cache=off", NULL, &harness.device));
-  REQUIRE_OK(ingot_module_load_memory(harness.instance, program.file.data, program.file.length, 0,
-                                      NULL, NULL, &program.module));
-  REQUIRE_OK(
-      ingot_program_create(harness.device, &program.module, 1, NULL, &options, &program.program));
-  REQUIRE_OK(ingot_session_create(program.program, NULL, &program.session));
+  REQUIRE_OK(harness_load_with(&harness, copy_and_scale(), NULL, &options, &program));
   float data[1000];
   float result[1000];
   for (int i = 0; i < 1000; ++i) data[i] = (float)i;

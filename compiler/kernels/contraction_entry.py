@@ -7,8 +7,9 @@ the finished `Kernel`. No schedule: those are in the classes.
 from __future__ import annotations
 
 from ingot.compiler.dispatch.group import ATTENTIONS, CONTRACTIONS
-from ingot.compiler.ir import Function, Op, TensorType, Value, defined_by
+from ingot.compiler.ir import Function, Op, Value, defined_by
 from ingot.compiler.ir.dims import Dim, product
+from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import Index, LoopBuilder
@@ -62,21 +63,12 @@ def kernel_of(
     local_length: int = 0,
 ) -> Kernel:
     """The finished kernel; `read` are operands that no result of the epilogue may overwrite."""
-    values = [*function.arguments, *function.block.terminator.operands]
-    types = [value.type for value in values if isinstance(value.type, TensorType)]
-    length: Dim = 0
-    for type in types:
-        length = length + product(type.shape) * type.dtype.bytes
-    return Kernel(
-        name=function.name,
-        loops=builder.finish(function.name),
-        bindings=tuple(type.dtype for type in types),
-        result_count=len(function.block.terminator.operands),
-        constants=tuple(builder.constants),
+    return finish_kernel(
+        function,
+        builder,
         workload=workload,
         tile=tile,
         flops=flops,
-        bytes=length,
         scratch_length=scratch_length,
         local_size=local_size,
         local_length=local_length,

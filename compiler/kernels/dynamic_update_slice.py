@@ -13,7 +13,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.box import Range, Target, walk_box
 from ingot.compiler.kernels.emit import Emitter
-from ingot.compiler.kernels.entry import byte_count, operand_types
+from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.indexing import Axis, Index, linearize, strides_of
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lines import root_of
@@ -137,20 +137,15 @@ class _Lowering:
         self.group.barrier()
         self._write_block()
         function = self.function
-        types = operand_types(function)
         operand = self.target.operand
         count = dims.product(tensor_type(function.block.terminator.operands[0]).shape)
         written = dims.product(side.size for side in self.sides)
-        return Kernel(
-            name=function.name,
-            loops=b.finish(function.name),
-            bindings=tuple(each.dtype for each in types),
-            result_count=1,
-            constants=tuple(b.constants),
+        return finish_kernel(
+            function,
+            b,
             workload=self.grid.workload,
             tile=self.grid.tile,
             flops=written,
-            bytes=byte_count(function),
             local_size=self.group.size,
             local_length=self.group.local_length,
             in_place=() if operand is None else ((operand, 0),),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ingot.compiler.ir import Function, TensorType, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
-from ingot.compiler.kernels.entry import byte_count, operand_types
+from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import I64, Index, LoopBuilder
 from ingot.compiler.kernels.work_group import WorkGroup, combine_kind
@@ -37,19 +37,15 @@ def lower_suppress(function: Function, target: TargetInfo) -> Kernel:
     lowering.line()
     lines, length = lowering.shape
     b, kept = lowering.builder, TensorType(I64, lowering.shape)
-    return Kernel(
-        name=function.name,
-        loops=b.finish(function.name),
-        bindings=(*(each.dtype for each in operand_types(function)), I64),
-        result_count=2,
-        constants=tuple(b.constants),
+    return finish_kernel(
+        function,
+        b,
+        workspaces=(kept,),
         workload=(lines, 1, 1),
         tile=(1, 1, 1),
         flops=lines * length * 64,
-        bytes=byte_count(function),
         local_size=lowering.group.size,
         local_length=lowering.group.local_length,
-        workspaces=(kept,),
         schedule=SuppressSchedule(lines, length),
     )
 

@@ -13,7 +13,7 @@ from ingot.compiler.ir import Function, Value, dims
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.emit import Emitter
-from ingot.compiler.kernels.entry import byte_count, in_place_pairs, operand_types
+from ingot.compiler.kernels.entry import finish_kernel, in_place_pairs
 from ingot.compiler.kernels.indexing import Axis, Index
 from ingot.compiler.kernels.items.spread import Spread, fold, is_straight
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
@@ -144,16 +144,12 @@ class _Lowering:
         function, spread = self.function, self.spread
         elements = dims.product(each.extent for each in self.axes)
         applied = sum(isinstance(node, Apply) for node in walk_nodes(self.roots))
-        return Kernel(
-            name=function.name,
-            loops=self.builder.finish(function.name),
-            bindings=tuple(each.dtype for each in operand_types(function)),
-            result_count=len(self.roots),
-            constants=tuple(self.builder.constants),
+        return finish_kernel(
+            function,
+            self.builder,
             workload=spread.workload,
             tile=spread.tile,
             flops=elements * max(applied, 1),
-            bytes=byte_count(function),
             local_size=spread.size,
             local_length=self.group.local_length,
             in_place=in_place_pairs(function, self.roots, self.out),

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from ingot.compiler.ir import Function, Value, dims
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.emit import Emitter
-from ingot.compiler.kernels.entry import byte_count, operand_types
+from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.items.row_shape import RowShape, shape_rows
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index as LoopIndex
@@ -73,16 +73,12 @@ class _Lowering:
         function, shape = self.function, self.shape
         elements = dims.product([*shape.workload, shape.reduced.extent])
         applied = sum(isinstance(node, Apply) for node in walk_nodes(self.plan.roots))
-        return Kernel(
-            name=function.name,
-            loops=b.finish(function.name),
-            bindings=tuple(each.dtype for each in operand_types(function)),
-            result_count=len(self.plan.results),
-            constants=tuple(b.constants),
+        return finish_kernel(
+            function,
+            b,
             workload=shape.workload,
             tile=shape.tile,
             flops=elements * (applied + len(self.plan.reductions)),
-            bytes=byte_count(function),
             local_size=shape.size,
             local_length=self.group.local_length,
             in_place=in_place_rows(function, self.plan),

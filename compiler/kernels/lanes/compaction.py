@@ -13,7 +13,7 @@ from ingot.compiler.graph.ops.sizing import COUNT_BLOCKS
 from ingot.compiler.ir import Function, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, product
-from ingot.compiler.kernels.entry import byte_count, operand_types
+from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import I64, Index, LoopBuilder
 from ingot.hal.spec import dtype
@@ -60,16 +60,12 @@ class CompactionLowering:
             self.count_run(mask, first, end)
         else:
             self.locate_run(mask, first, end)
-        return Kernel(
-            name=function.name,
-            loops=b.finish(function.name),
-            bindings=tuple(each.dtype for each in operand_types(function)),
-            result_count=1,
-            constants=tuple(b.constants),
+        return finish_kernel(
+            function,
+            b,
             workload=(COUNT_BLOCKS, 1, 1),
             tile=(1, 1, 1),
             flops=self.count,
-            bytes=byte_count(function),
             schedule=CompactionSchedule(self.count, self.run, self.lanes),
         )
 

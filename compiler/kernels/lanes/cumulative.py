@@ -13,7 +13,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import identity
 from ingot.compiler.kernels.emit import Emitter
-from ingot.compiler.kernels.entry import byte_count, in_place_pairs, operand_types
+from ingot.compiler.kernels.entry import finish_kernel, in_place_pairs
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lines import Lines, root_of, trace_operands
 from ingot.compiler.kernels.loop import Index as LoopIndex
@@ -78,16 +78,12 @@ class CumulativeLowering:
     def kernel(self) -> Kernel:
         """What was built, with the grid of a CPU."""
         function = self.function
-        return Kernel(
-            name=function.name,
-            loops=self.builder.finish(function.name),
-            bindings=tuple(each.dtype for each in operand_types(function)),
-            result_count=1,
-            constants=tuple(self.builder.constants),
+        return finish_kernel(
+            function,
+            self.builder,
             workload=self.grid.workload,
             tile=self.grid.tile,
             flops=dims.product(self.type.shape),
-            bytes=byte_count(function),
             in_place=in_place_pairs(function, [self.node], self.lines.element),
             schedule=CumulativeSchedule(
                 self.lines.count, self.lines.length, self.lanes, self.grid.tile

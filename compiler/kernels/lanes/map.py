@@ -14,7 +14,7 @@ from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, modulo, prove_le
 from ingot.compiler.kernels.emit import Emitter
-from ingot.compiler.kernels.entry import byte_count, in_place_pairs, operand_types
+from ingot.compiler.kernels.entry import finish_kernel, in_place_pairs
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index as LoopIndex
@@ -182,19 +182,14 @@ class _Lowering:
             emitter.places.update(each.place(0))
         self._nest(emitter, 0)
         function = self.function
-        types = operand_types(function)
         elements = dims.product(each.extent for each in self.axes)
         applied = sum(isinstance(node, Apply) for node in walk_nodes(self.roots))
-        return Kernel(
-            name=function.name,
-            loops=self.builder.finish(function.name),
-            bindings=tuple(each.dtype for each in types),
-            result_count=len(self.roots),
-            constants=tuple(self.builder.constants),
+        return finish_kernel(
+            function,
+            self.builder,
             workload=self.grid.workload,
             tile=self.grid.tile,
             flops=elements * max(applied, 1),
-            bytes=byte_count(function),
             in_place=in_place_pairs(function, self.roots, self.out),
             schedule=MapSchedule(
                 tuple(each.extent for each in self.axes),

@@ -18,7 +18,7 @@ from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.emit import Emitter
-from ingot.compiler.kernels.entry import byte_count, operand_types
+from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index as LoopIndex
@@ -164,19 +164,14 @@ class _Lowering:
         """The kernel."""
         self._nest({}, 0)
         function = self.function
-        types = operand_types(function)
         elements = dims.product(each.extent for each in [*self.kept, *self.reduced])
         applied = sum(isinstance(node, Apply) for node in walk_nodes(self.plan.roots))
-        return Kernel(
-            name=function.name,
-            loops=self.builder.finish(function.name),
-            bindings=tuple(each.dtype for each in types),
-            result_count=len(self.plan.results),
-            constants=tuple(self.builder.constants),
+        return finish_kernel(
+            function,
+            self.builder,
             workload=self.grid.workload,
             tile=self.grid.tile,
             flops=elements * (applied + len(self.plan.reductions)),
-            bytes=byte_count(function),
             scratch_length=self.scratch_length,
             in_place=in_place_rows(function, self.plan),
             schedule=RowSchedule(

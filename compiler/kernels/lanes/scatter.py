@@ -16,7 +16,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.box import Range, Target, walk_box
 from ingot.compiler.kernels.emit import Emitter
-from ingot.compiler.kernels.entry import byte_count, operand_types
+from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.indexing import Axis, Index, linearize, strides_of
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lines import root_of
@@ -137,16 +137,12 @@ class ScatterParts:
         """What was built."""
         b, numbers, function = self.builder, self.numbers, self.function
         operand = self.target.operand
-        return Kernel(
-            name=function.name,
-            loops=b.finish(function.name),
-            bindings=tuple(each.dtype for each in operand_types(function)),
-            result_count=1,
-            constants=tuple(b.constants),
+        return finish_kernel(
+            function,
+            b,
             workload=grid.workload,
             tile=grid.tile,
             flops=dims.product(numbers.updates.shape),
-            bytes=byte_count(function),
             in_place=() if operand is None else ((operand, 0),),
             untouched=self._untouched(),
             schedule=schedule,

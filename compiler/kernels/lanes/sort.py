@@ -15,7 +15,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.comparator import Comparator
 from ingot.compiler.kernels.emit import Emitter
-from ingot.compiler.kernels.entry import byte_count, in_place_pairs, operand_types
+from ingot.compiler.kernels.entry import finish_kernel, in_place_pairs
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lines import Lines, root_of, trace_operands
 from ingot.compiler.kernels.local_sort import needs_workspace
@@ -91,20 +91,15 @@ class SortLowering:
     def kernel(self) -> Kernel:
         """What was built, with the grid of a CPU."""
         function, sort = self.function, self.sort
-        types = [*operand_types(function), *sort.workspaces]
         count = dims.product(self.lines.shape)
-        return Kernel(
-            name=function.name,
-            loops=self.builder.finish(function.name),
-            bindings=tuple(each.dtype for each in types),
-            result_count=len(types) - len(function.arguments),
-            constants=tuple(self.builder.constants),
+        return finish_kernel(
+            function,
+            self.builder,
+            workspaces=sort.workspaces,
             workload=self.grid.workload,
             tile=self.grid.tile,
             flops=count * 16 * len(self.sort.columns),
-            bytes=byte_count(function),
             scratch_length=sort.scratch_length,
-            workspaces=sort.workspaces,
             in_place=in_place_pairs(function, list(self.nodes.values()), self.lines.element),
             schedule=SortSchedule(
                 self.lines.count,

@@ -16,7 +16,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.compiler.kernels.box import Range, walk_vectors
 from ingot.compiler.kernels.emit import Emitter
-from ingot.compiler.kernels.entry import byte_count, operand_types
+from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lines import Lines, root_of, trace_operands
@@ -93,19 +93,14 @@ class TopKLowering:
     def kernel(self) -> Kernel:
         """What was built, with the grid of a CPU."""
         function, sort = self.function, self.sort
-        types = [*operand_types(function), *sort.workspaces]
-        return Kernel(
-            name=function.name,
-            loops=self.builder.finish(function.name),
-            bindings=tuple(each.dtype for each in types),
-            result_count=len(types) - len(function.arguments),
-            constants=tuple(self.builder.constants),
+        return finish_kernel(
+            function,
+            self.builder,
+            workspaces=sort.workspaces,
             workload=self.grid.workload,
             tile=self.grid.tile,
             flops=dims.product(self.lines.shape) * (2 if self.few else 32),
-            bytes=byte_count(function),
             scratch_length=_FEW * 16 if self.few else sort.scratch_length,
-            workspaces=sort.workspaces,
             schedule=TopKSchedule(
                 self.lines.count,
                 self.lines.length,

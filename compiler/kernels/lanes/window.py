@@ -16,7 +16,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.accumulate import Accumulator
 from ingot.compiler.kernels.emit import Emitter
-from ingot.compiler.kernels.entry import byte_count, operand_types
+from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.indexing import Axis, Index, delinearize, linearize, strides_of
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index as LoopIndex
@@ -128,19 +128,14 @@ class WindowLowering:
     def kernel(self) -> Kernel:
         """What was built, with the grid of a CPU."""
         function = self.function
-        types = operand_types(function)
         shape = tensor_type(self.op.result).shape
         window = tuple(walk.window for walk in self.walks)
-        return Kernel(
-            name=function.name,
-            loops=self.builder.finish(function.name),
-            bindings=tuple(each.dtype for each in types),
-            result_count=len(self.roots),
-            constants=tuple(self.builder.constants),
+        return finish_kernel(
+            function,
+            self.builder,
             workload=self.grid.workload,
             tile=self.grid.tile,
             flops=dims.product([*shape, *window]),
-            bytes=byte_count(function),
             schedule=WindowSchedule(shape, window, self.lanes, self.together, self.grid.tile),
         )
 

@@ -63,6 +63,7 @@ def build_extension(tag: str, source: Path, folder: Path, optimize: str = "-O3")
     limit = "0x{:02X}{:02X}0000".format(*system.python)
     includes = (headers, source / "csrc" / "include", source / "csrc", extension)
     _zig(
+        folder,
         *("cc", "-target", system.target, optimize, "-shared", "-s", "-fno-sanitize=undefined"),
         *("-ffp-contract=off", "-fvisibility=hidden", "-DNDEBUG", "-DINGOT_OPENCL"),
         f"-DPy_LIMITED_API={limit}",
@@ -83,9 +84,11 @@ def _python_library(tag: str, folder: Path) -> list[str | Path]:
     names = [*sorted(functions), *(f"{each} DATA" for each in sorted(data))]
     (folder / "python3.def").write_text("\n".join(["LIBRARY python3.dll", "EXPORTS", *names, ""]))
     library = folder / "python3.lib"
-    _zig("dlltool", "-m", "i386:x86-64", "-d", folder / "python3.def", "-l", library)
+    _zig(folder, "dlltool", "-m", "i386:x86-64", "-d", folder / "python3.def", "-l", library)
     return [library]
 
 
-def _zig(*words: str | Path) -> None:
-    subprocess.run([sys.executable, "-m", "ziglang", *words], check=True)
+def _zig(folder: Path, *words: str | Path) -> None:
+    """In the folder: if zig lies below the one where it runs, it calls its files otherwise, and
+    compiles its libraries again."""
+    subprocess.run([sys.executable, "-m", "ziglang", *words], cwd=folder, check=True)

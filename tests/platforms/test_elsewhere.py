@@ -12,7 +12,7 @@ import pytest
 
 import ingot
 from ingot.compiler.targets.cpu.compilers import find_ziglang
-from tests.support.emulators import ZIG_TARGETS, need_tool, zig_cc, zig_flags
+from tests.support.emulators import RUNTIME, ZIG_TARGETS, need_tool, zig_cc, zig_flags
 
 pytestmark = pytest.mark.slow
 
@@ -54,9 +54,7 @@ def _build(machine: Machine, program: Path, *files: str | Path) -> None:
 
 
 def _compile(program: Path, *words: str | Path) -> None:
-    includes = (f"-I{ROOT / each}" for each in ("csrc/include", "csrc", "tests/csrc"))
-    flags = (*includes, str(ROOT / "csrc/ingot.c"), "-lm", "-o", str(program))
-    command = [*map(str, words), *flags]
+    command = [*map(str, words), *RUNTIME, "-lm", "-o", str(program)]
     done = subprocess.run(command, cwd=program.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
 

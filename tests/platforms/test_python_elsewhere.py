@@ -63,7 +63,7 @@ def test_the_extension_of_windows_needs_what_python_exports(tmp_path: Path) -> N
     need_zig()
     from foreign import build_extension
 
-    path = build_extension("win_amd64", ROOT, tmp_path, "-O0")
+    path = build_extension("win_amd64", ROOT, tmp_path, "-Os")
     assert b"python3.dll\0" in path.read_bytes()
 
 

@@ -28,6 +28,7 @@ from ingot.hal.spec import DType, dtype_of_code
 
 __all__ = [
     "EMULATED",
+    "RUNTIME",
     "ZIG_TARGETS",
     "Job",
     "borrowed_headers",
@@ -81,6 +82,12 @@ _BORROWED = {
     ),
 }
 _ROOT = Path(__file__).resolve().parents[2]
+RUNTIME = (
+    *(f"-I{_ROOT / each}" for each in ("csrc/include", "csrc", "tests/csrc")),
+    str(_ROOT / "csrc/ingot.c"),
+)
+"""Words that add the runtime to a program. With the same ones zig compiles it once for a target."""
+
 _FOLDER = Path(tempfile.mkdtemp(prefix="ingot-emulated-"))
 
 
@@ -150,10 +157,9 @@ def converts_vectors() -> bool:
 def program(machine: str) -> Path:
     """The program for Linux on a machine, linked statically, with the runtime in it."""
     path = _FOLDER / f"emulated-{machine}"
-    csrc = _ROOT / "csrc"
-    words = (f"-I{csrc}", f"-I{csrc / 'include'}", csrc / "ingot.c", "-o", path)
     target = ZIG_TARGETS[machine]
-    zig_cc(*target, *zig_flags(target[0]), _ROOT / "tests/platforms/emulated.c", *words)
+    files = (_ROOT / "tests/platforms/emulated.c", *RUNTIME, "-o", path)
+    zig_cc(*target, *zig_flags(target[0]), *files)
     return path
 
 

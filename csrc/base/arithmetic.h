@@ -38,13 +38,6 @@ static inline bool ingot_multiply_i64(int64_t a, int64_t b, int64_t *out) {
   return !__builtin_mul_overflow(a, b, out);
 }
 
-/* The next multiple of `alignment`, a power of two. */
-static inline bool ingot_align_size(size_t value, size_t alignment, size_t *out) {
-  if (!ingot_add_size(value, alignment - 1, out)) return false;
-  *out &= ~(alignment - 1);
-  return true;
-}
-
 /* Whether [offset, offset + length) lies in [0, total), for any offset and length: nothing
  * overflows, negative ones are refused. `total` is not negative. */
 static inline bool ingot_range_fits_i64(int64_t offset, int64_t length, int64_t total) {

@@ -56,18 +56,19 @@ class Variant:
         return sum(int(constants[feature]) for feature in self.features)
 
 
-def _x86(name: str, length: int, features: str, *flags: str) -> Variant:
-    """`features` are those behind INGOT_CPU_X86_; a name with more than a level has `dot4`."""
-    level, has_words = name[: len("x86-64-v4")], len(name) > len("x86-64-v4")
-    dot2 = name.endswith("bf16")
+def _x86(level: str, length: int, features: str, *flags: str, words: str = "") -> Variant:
+    """`features` are those behind INGOT_CPU_X86_; `words` the instructions for products in words
+    that it has beside its level, "vnni" or "bf16", which ends its name."""
+    name = f"{level}-{words}" if words else level
     fma = level.endswith(("v3", "v4"))
     registers = 32 if length == 64 else 16
-    target = TargetInfo(name, length, registers, fma, dot4=has_words, dot2=dot2, polls=True)
+    dot2 = words == "bf16"
+    target = TargetInfo(name, length, registers, fma, dot4=bool(words), dot2=dot2, polls=True)
     needs = tuple(f"INGOT_CPU_X86_{feature}" for feature in features.split())
     # Windows puts pages on a stack in order only: frames of more than one page touch each.
     all_flags = (f"-march={level}", "-mno-red-zone", "-fstack-clash-protection", *flags)
-    product = ("bf16" if dot2 else "i8") if has_words else ""
-    plain = level if has_words else ""
+    product = {"": "", "vnni": "i8", "bf16": "bf16"}[words]
+    plain = level if words else ""
     return Variant(target, "x86_64", needs, all_flags, product=product, without_words=plain)
 
 
@@ -89,11 +90,12 @@ VARIANTS: dict[str, Variant] = {
     each.name: each
     for each in (
         _x86(
-            *("x86-64-v4-bf16", 64, "AVX512 AVX512_VNNI AVX512_BF16"),
+            *("x86-64-v4", 64, "AVX512 AVX512_VNNI AVX512_BF16"),
             *(_WIDE, "-mavx512vnni", "-mavx512bf16"),
+            words="bf16",
         ),
-        _x86("x86-64-v4-vnni", 64, "AVX512 AVX512_VNNI", _WIDE, "-mavx512vnni"),
-        _x86("x86-64-v3-vnni", 32, "AVX2 AVX_VNNI", "-mavxvnni"),
+        _x86("x86-64-v4", 64, "AVX512 AVX512_VNNI", _WIDE, "-mavx512vnni", words="vnni"),
+        _x86("x86-64-v3", 32, "AVX2 AVX_VNNI", "-mavxvnni", words="vnni"),
         _x86("x86-64-v4", 64, "AVX512", _WIDE),
         _x86("x86-64-v3", 32, "AVX2"),
         _x86("x86-64-v2", 16, "V2"),

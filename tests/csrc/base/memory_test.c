@@ -71,9 +71,6 @@ static void ranges_fit_without_wrapping(void) {
   EXPECT(ingot_range_fits_i64(INT64_MAX, 0, INT64_MAX));
   EXPECT(!ingot_range_fits_u64(UINT64_MAX, 2, UINT64_MAX));
   EXPECT(ingot_range_fits_u64(UINT64_MAX, 0, UINT64_MAX));
-  size_t aligned;
-  EXPECT(ingot_align_size(65, 64, &aligned) && aligned == 128);
-  EXPECT(!ingot_align_size(SIZE_MAX - 1, 64, &aligned));
   int64_t sum;
   EXPECT(!ingot_add_i64(INT64_MAX, 1, &sum));
   EXPECT(!ingot_subtract_i64(INT64_MIN, 1, &sum));

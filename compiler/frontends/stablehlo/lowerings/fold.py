@@ -1,7 +1,7 @@
 """Lowerings of map, and of reductions and windows whose region is no known combination.
 
 Such a reduction is a loop: each step combines one row of the elements with what the rows
-before it gave, in order. `lower_reduction.py` and `window.py` have the known ones.
+before it gave, in order. `reduction.py` and `window.py` have the known ones.
 """
 
 from __future__ import annotations

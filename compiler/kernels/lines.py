@@ -126,15 +126,27 @@ class Lines:
         emitter.places.update(self.folded.places(emitter.builder, line))
 
     def walk_vectors(
-        self, emitter: Emitter, lanes: int, body: Callable[[LoopIndex | None], None]
+        self,
+        emitter: Emitter,
+        lanes: int,
+        body: Callable[[LoopIndex | None, int], None],
+        together: int = 1,
     ) -> None:
-        """As `walk`, with `lanes` neighbouring lines at once; `body` gets how many are live,
-        None for all."""
-        last = self.kept[-1]
+        """As `walk`, with vectors of `lanes` neighbouring lines, `together` of them at once while
+        there are as many; `body` gets how many lines are live, None for all, and how many vectors
+        of them there are from where the emitter stands on."""
+        b, last = emitter.builder, self.kept[-1]
 
         def vectors() -> None:
-            first, end = self._bounds(emitter.builder, last)
-            walk_vectors(emitter, Range(last.axis, first, end), lanes, body)
+            first, end = self._bounds(b, last)
+            step = lanes * together
+            full = b.add(first, b.mul(b.div(b.max(b.sub(end, first), 0), step), step))
+            with b.for_(first, full, step) as loop, emitter.along(last.axis, loop.index, lanes):
+                body(None, together)
+            if dims.modulo(last.extent, step) != 0:
+                walk_vectors(
+                    emitter, Range(last.axis, full, end), lanes, lambda count: body(count, 1)
+                )
 
         self._nest(emitter, 0, len(self.kept) - 1, vectors)
 

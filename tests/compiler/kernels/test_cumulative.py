@@ -43,7 +43,7 @@ def test_kinds_and_directions_of_short_and_long_lines(target, kind, reverse, exc
     for n in (0, 1, 3, 64, 65, 1500):
         target.check(function, n=n, one=target is CPU)
     if target is CPU:
-        target.check(entry(["f32[9,20]"], cumulative(0, kind, exclusive, reverse)), one=True)
+        target.check(entry(["f32[9,75]"], cumulative(0, kind, exclusive, reverse)), one=True)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

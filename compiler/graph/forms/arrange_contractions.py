@@ -2,7 +2,7 @@
 
 A product needs each group of dims (rows, columns, depth) of an operand to be one run of
 memory, and its columns to be one dim; an operand that is not gets a transpose or a reshape
-in front. A convolution becomes channels
+in front; one with a vector is a sum (`multiply_vector.py`). A convolution becomes channels
 last, without dilation of its input (`spread_inputs.py`), without groups
 (one convolution per group, of integers one for as many as a panel has columns for, or `depthwise`
 where groups are narrow, or a product per group where windows are one pixel), and its right side is
@@ -24,6 +24,7 @@ from ingot.compiler.graph.forms.expand_windows import (
     has_unknown_window,
     multiply_windows,
 )
+from ingot.compiler.graph.forms.multiply_vector import multiply_vector
 from ingot.compiler.graph.forms.pack_weights import (
     depthwise_of,
     is_channels_last,
@@ -75,6 +76,8 @@ def _arrange(op: Op, builder: Builder) -> Sequence[Value] | None:
 
 
 def _arrange_dot(op: Op, builder: Builder) -> Sequence[Value] | None:
+    if (y := multiply_vector(op, builder)) is not None:
+        return [y]
     a, b = op.operands
     dot = DotGeneral.of(op)
     lhs_order = _order(tensor_type(a), dot.lhs_batch, dot.lhs_contract)

@@ -185,6 +185,26 @@ def test_other_spread_inputs_get_zeros_between_their_elements(
 @pytest.mark.parametrize(
     ("a", "b", "numbers"),
     [
+        ((4, 5), (5, 1), ((), (), (1,), (0,))),
+        ((5,), (5, 7), ((), (), (0,), (0,))),
+        ((2, 3, 1, 4), (3, 6, 4, 2), ((0, 1), (3, 0), (3,), (2,))),
+        ((3, 5, 2, 4), (5, 1, 4), ((), (), (3, 1), (2, 0))),
+    ],
+)
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+def test_products_with_a_vector_are_sums(a: Any, b: Any, numbers: Any, kind: str) -> None:
+    lhs_batch, rhs_batch, lhs_contract, rhs_contract = numbers
+    module = module_of(
+        "dot_general", [a, b], kind, lhs_batch=lhs_batch, rhs_batch=rhs_batch,
+        lhs_contract=lhs_contract, rhs_contract=rhs_contract,
+    )  # fmt: skip
+    names = check(module)
+    assert (names["reduce"], names["dot_general"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "numbers"),
+    [
         ((2, 3, 4, 5), (5, 3, 6), ((1,), (1,), (3,), (0,))),
         ((4, 2, 3), (3, 7, 2), ((), (), (1, 2), (2, 0))),
         ((2, 5, 3), (5, 4, 3), ((1,), (0,), (2,), (2,))),

@@ -58,9 +58,9 @@ _PROTOTYPE = """uint32_t INGOT_KERNEL_CALL
     ingot_kernel_fault_t *fault)"""
 
 
-def prototype(kernel: Kernel) -> str:
-    """The C declaration of the kernel's function, without a semicolon."""
-    return _PROTOTYPE.format(name=checked_name(kernel.name))
+def prototype(name: str) -> str:
+    """The C declaration of a kernel's function, without a semicolon."""
+    return _PROTOTYPE.format(name=checked_name(name))
 
 
 # What INGOT_USE_ of kernel.h is said of: elements, also with a number of lanes, and words.
@@ -149,7 +149,7 @@ class _Printer(CStructure):
         if any("INGOT_POLL" in line for line in self.lines):
             self.lines.insert(0, "  i64 fuel = INGOT_POLL_FUEL;")
         body = "\n".join(self.lines)
-        signature = prototype(kernel)
+        signature = prototype(kernel.name)
         text = f"{signature};\n{signature} {{\n{unused}\n{body}\n  return 0;\n}}\n"
         return self._printed(text, body)
 

@@ -36,7 +36,7 @@ def print_misfit(kernel: Kernel, name: str) -> str:
             lines.append(f"bad |= (({' | '.join(addresses)}) & {width - 1}) != 0;")
     body = "\n".join(f"  {line}" for line in lines)
     return (
-        f"static uint32_t INGOT_KERNEL_CALL {name}(const ingot_kernel_dispatch_t *dispatch) {{\n"
+        f"uint32_t INGOT_KERNEL_CALL {name}(const ingot_kernel_dispatch_t *dispatch) {{\n"
         f"  uint32_t bad = 0;\n  (void)dispatch;\n{body}\n  return bad;\n}}"
     )
 

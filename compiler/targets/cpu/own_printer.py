@@ -40,7 +40,7 @@ def _own_text(kernel: Kernel, own: OwnSchedule) -> str:
     entry, name = checked_name(own.entry), checked_name(kernel.name)
     return (
         f"#define {entry} {name}_own\n{own.source}\n"
-        f"{prototype(kernel)};\n{prototype(kernel)} {{\n"
+        f"{prototype(name)};\n{prototype(name)} {{\n"
         "  (void)dispatch, (void)x, (void)y, (void)z, (void)scratch, (void)fault;\n"
         f"  {entry}({', '.join(arguments)});\n  return 0;\n}}\n#undef {entry}\n"
     )

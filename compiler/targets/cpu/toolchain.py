@@ -3,9 +3,10 @@
 Starting a compiler and reading the headers takes longer than compiling a small kernel: kernels
 share a file up to a length, a variant with one file is compiled and linked by one command where
 the compiler can, and variants are built side by side. Equal kernels are compiled once. Results are
-cached by their source, the headers, the flags and the compiler's version; of many kernels, those
-without products in words are one object for all variants that differ in instructions for these. The
-same source and compiler give the same bytes, whatever the number of cores.
+cached by their source, the headers, the flags and the compiler's version. Of many kernels, those
+without products in words are one object for all variants that differ in instructions for these, and
+those without vectors, and the checks of contracts, are one for all of a machine. The same source
+and compiler give the same bytes, whatever the number of cores.
 """
 
 from __future__ import annotations
@@ -59,10 +60,13 @@ __all__ = [
     "without_objects",
 ]
 
-GROUP_LENGTH = 60_000  # characters of kernel text per file, about one second of compiling
+GROUP_LENGTH = 100_000
+"""Characters of kernel text per file, about half a second of compiling. A file costs 35 ms more."""
+
 GREATEST_CACHE = 1 << 30  # bytes; what was not used for longest goes
 _NAME = "ingot_name_of_kernel"
 _QUERY = "ingot_executable_query"
+_CHECKED = '#include "kernel_misfit.h"\n'
 _MESSAGE_LENGTH = 2000
 
 
@@ -248,8 +252,9 @@ class _Job:
                 path.write_text(file.text, encoding="utf-8")
                 self.running[pool.submit(self._build, path.name, folders)] = file.count
                 return
-            variant = self.variant if file.has_words else self.variant.plain
-            key = self._key(["-c", file.text], variant)
+            variant = (self.variant, self.variant.plain, self.variant.scalar)[file.level]
+            flags = ["-c", *["-O1"] * (file.count == 0)]
+            key = self._key([*flags, file.text], variant)
             self.objects.append(shared.setdefault(key, path.with_suffix(".o")))
             if self.objects[-1].parent != folder:
                 continue
@@ -258,7 +263,7 @@ class _Job:
             if known is not None:
                 path.with_suffix(".o").write_bytes(known)
                 continue
-            command = [*self.compiler.compile_command(variant), *folders]
+            command = [*self.compiler.compile_command(variant), *folders, *flags]
             self.running[pool.submit(self._compile, command, path, key)] = file.count
 
     def _build(self, file: str, folders: Sequence[str]) -> None:
@@ -271,7 +276,7 @@ class _Job:
     def _compile(self, command: Sequence[str], path: Path, key: str) -> None:
         """Compile one of several files; what is done is kept if another fails."""
         made = path.with_suffix(".o")
-        run([*command, "-c", path.name, "-o", made.name], path.parent)
+        run([*command, path.name, "-o", made.name], path.parent)
         self.cache.write(key, made.read_bytes())
 
     def finish(self) -> bytes:
@@ -288,84 +293,110 @@ class _Job:
 
 @dataclass(frozen=True)
 class _File:
-    """A C file, how many kernels are in it, and whether these multiply words."""
+    """A C file, how many kernels are in it, and its level: 0 if they need all instructions of a
+    variant, 1 without those for products in words, 2 without those for vectors."""
 
     text: str
     count: int
-    has_words: bool
+    level: int
 
 
 def kernel_files(kernels: Sequence[Kernel], query: str = "") -> list[_File]:
     """The kernels in files, the longest first, and the table of entries in the last one. `query`:
     of `linked_sources`."""
     functions: dict[str, PrintedKernel] = {}
-    names: list[str] = []
+    checks: dict[str, str] = {}  # equal contracts are shared
+    rows: list[str] = []
     for kernel in kernels:
         printed = print_kernel(replace(kernel, name=_NAME))
-        digest = hashlib.sha256(printed.text.encode()).hexdigest()[:24]
-        name = f"{query}_{digest}" if query else f"kernel_{digest}"
-        names.append(name)
-        functions[name] = replace(printed, text=printed.text.replace(_NAME, name))
+        name, text = _named(query or "kernel", printed.text)
+        functions[name] = replace(printed, text=text)
+        check, text = _named("misfit", print_misfit(kernel, _NAME))
+        checks[check] = text
+        rows.append(_entry(kernel, name, check))
     groups = [[functions[name] for name in each] for each in _groups(functions)]
     files = [
-        _File(c_printer.print_source(each), len(each), any(map(_has_words, each)))
-        for each in groups
+        _File(c_printer.print_source(each), len(each), min(map(_level, each))) for each in groups
     ]
+    is_one = len(files) < 2 and not any(isinstance(each, OwnPrinted) for each in functions.values())
+    parts = [_CHECKED, *(f"{c_printer.prototype(name)};" for name in functions)]
+    if is_one or query:
+        parts += [f"static {text}" for text in checks.values()]
+    else:
+        parts += [f"{text[: text.index(' {')]};" for text in checks.values()]
+        shared = _shared({name: len(text) for name, text in checks.items()})
+        texts = ("\n".join([_CHECKED, *(checks[name] for name in each)]) for each in shared)
+        files += [_File(text, 0, 2) for text in texts]
     files.sort(key=lambda file: (-len(file.text), file.text))
-    table = _table(kernels, names, query)
-    if len(files) > 1 or any(isinstance(each, OwnPrinted) for each in functions.values()):
-        return [*files, _File(c_printer.print_source([]) + table, 0, False)]
+    table = "\n".join([*parts, _table(rows, query)])
+    if not is_one:
+        return [*files, _File(c_printer.print_source([]) + table, 0, 2)]
     # a file of its own would take a third of a small build
     text = files[0].text if files else c_printer.print_source([])
-    return [_File(text + table, len(functions), True)]
+    return [_File(text + table, len(functions), 0)]
 
 
-def _has_words(kernel: PrintedKernel) -> bool:
-    return not kernel.parts.isdisjoint(("dot2", "dot4"))
+def _named(prefix: str, text: str) -> tuple[str, str]:
+    """A name that depends on the text of a function, and the text with that name."""
+    name = f"{prefix}_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    return name, text.replace(_NAME, name)
+
+
+def _level(kernel: PrintedKernel) -> int:
+    if not kernel.parts.isdisjoint(("dot2", "dot4")):
+        return 0
+    return 1 if kernel.headers or isinstance(kernel, OwnPrinted) else 2
 
 
 def _groups(functions: Mapping[str, PrintedKernel]) -> list[list[str]]:
-    """The names of the functions that share a file: which one depends on the name, on whether it
-    multiplies words, and on the length of all only by its power of two."""
+    """The names of the functions that share a file: of one level, where there is much of it."""
     own = [[name] for name, each in functions.items() if isinstance(each, OwnPrinted)]
-    if own:
-        others = {name: each for name, each in functions.items() if [name] not in own}
-        return [*own, *_groups(others)]
-    length = sum(len(each.text) for each in functions.values())
+    levels: list[dict[str, int]] = [{}, {}, {}]
+    for name, each in functions.items():
+        if not isinstance(each, OwnPrinted):
+            levels[_level(each)][name] = len(each.text)
+    lengths = [sum(level.values()) for level in levels]
+    if sum(lengths) <= GROUP_LENGTH:
+        levels = [{**levels[0], **levels[1], **levels[2]}]
+    elif lengths[2] < GROUP_LENGTH // 8:
+        levels = [levels[0], {**levels[1], **levels[2]}]
+    return [*own, *(each for level in levels for each in _shared(level))]
+
+
+def _shared(lengths: Mapping[str, int]) -> list[list[str]]:
+    """The names of texts that share a file: which one depends on the name, and on the length of all
+    that are not long only by its power of two."""
+    length = sum(lengths.values())
     if length <= GROUP_LENGTH:
-        return [sorted(functions)] if functions else []
+        return [sorted(lengths)] if lengths else []
+    groups = [[name] for name in sorted(lengths) if lengths[name] > GROUP_LENGTH // 2]
+    length -= sum(lengths[name] for (name,) in groups)
     count = 1 << (length // GROUP_LENGTH).bit_length()
-    groups: dict[tuple[str, bool], list[str]] = {}
-    for name in sorted(functions):
-        is_long = len(functions[name].text) > GROUP_LENGTH // 2
-        place = name if is_long else str(int(name[-8:], 16) % count)
-        groups.setdefault((place, _has_words(functions[name])), []).append(name)
-    return list(groups.values())
+    places: dict[int, list[str]] = {}
+    for name in sorted(lengths):
+        if lengths[name] <= GROUP_LENGTH // 2:
+            places.setdefault(int(name[-8:], 16) % count, []).append(name)
+    return [*groups, *places.values()]
 
 
-def _table(kernels: Sequence[Kernel], names: Sequence[str], query: str = "") -> str:
-    """What follows the kernels of one file: the only export, and without `query` the memory
+def _entry(kernel: Kernel, name: str, check: str) -> str:
+    """The row of a table for a kernel with functions of these names."""
+    tile = ", ".join(map(str, kernel.tile))
+    counts = f"{kernel.written}u, {len(kernel.bindings)}, {len(kernel.constants)}"
+    return f"  {{{name}, {{{tile}}}, {kernel.scratch_length}, {check}, {counts}}},"
+
+
+def _table(rows: Sequence[str], query: str = "") -> str:
+    """What is behind the functions of one file: the only export, and without `query` the memory
     functions."""
-    lines = ['#include "kernel_misfit.h"', ""]
-    by_name = dict(zip(names, kernels, strict=True))
-    lines += [f"{c_printer.prototype(replace(by_name[name], name=name))};" for name in by_name]
-    misfits: dict[str, str] = {}  # by text without a name: equal contracts are shared
-    texts = [print_misfit(kernel, "\0") for kernel in kernels]
-    for text in texts:
-        if text not in misfits:
-            misfits[text] = f"misfit_{len(misfits)}"
-            lines += ["", text.replace("\0", misfits[text])]
-    lines += ["", "static const ingot_kernel_entry_t entries[] = {"]
-    for kernel, name, text in zip(kernels, names, texts, strict=True):
-        tile = ", ".join(map(str, kernel.tile))
-        counts = f"{kernel.written}u, {len(kernel.bindings)}, {len(kernel.constants)}"
-        row = f"{name}, {{{tile}}}, {kernel.scratch_length}, {misfits[text]}, {counts}"
-        lines.append(f"  {{{row}}},")
     export = "" if query else '__attribute__((visibility("default"))) '
-    lines += [
+    lines = [
+        "",
+        "static const ingot_kernel_entry_t entries[] = {",
+        *rows,
         "};",
         "static const ingot_kernel_library_t library = {INGOT_KERNEL_ABI_VERSION, "
-        f"{len(kernels)}, entries}};",
+        f"{len(rows)}, entries}};",
         "",
         f"{export}const ingot_kernel_library_t *INGOT_KERNEL_CALL",
         f"{query or _QUERY}(uint32_t abi_version);",

@@ -33,12 +33,18 @@ class Variant:
     macros: tuple[str, ...] = ()  # defined by a compiler that knows the flags
     product: str = ""  # of words, "i8" or "bf16", for which alone it is better than the next one
     without_words: str = ""  # the variant that is the same without instructions for these
+    without_vectors: str = ""  # one of the same machine that is as good for code without them
     triple: str = ""  # as clang spells it, of a board; else Linux's for the machine
 
     @property
     def plain(self) -> Variant:
         """What kernels without products in words are built for."""
         return VARIANTS[self.without_words] if self.without_words else self
+
+    @property
+    def scalar(self) -> Variant:
+        """What code without vectors is built for."""
+        return VARIANTS[self.without_vectors] if self.without_vectors else self
 
     @property
     def name(self) -> str:
@@ -69,7 +75,8 @@ def _x86(level: str, length: int, features: str, *flags: str, words: str = "") -
     all_flags = (f"-march={level}", "-mno-red-zone", "-fstack-clash-protection", *flags)
     product = {"": "", "vnni": "i8", "bf16": "bf16"}[words]
     plain = level if words else ""
-    return Variant(target, "x86_64", needs, all_flags, product=product, without_words=plain)
+    least = "x86-64-v3" if fma else ""
+    return Variant(target, "x86_64", needs, all_flags, (), product, plain, least)
 
 
 def _arm(name: str, features: str, architecture: str, *macros: str) -> Variant:
@@ -80,7 +87,7 @@ def _arm(name: str, features: str, architecture: str, *macros: str) -> Variant:
     needs = tuple(f"INGOT_CPU_ARM_{feature}" for feature in features.split())
     flags = (f"-march={architecture}", "-ffixed-x18")
     product = ("bf16" if dot2 else "i8") if macros else ""
-    return Variant(target, "aarch64", needs, flags, macros, product=product)
+    return Variant(target, "aarch64", needs, flags, macros, product, without_vectors="aarch64")
 
 
 _WIDE = "-mprefer-vector-width=512"

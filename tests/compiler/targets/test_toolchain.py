@@ -86,8 +86,8 @@ def test_the_compiler_is_started_once_for_a_variant_and_twice_for_many_kernels(
     commands.clear()
     monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
     apart = toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
-    # two kernels are equal, and the table has a file of its own
-    assert sorted("-c" in command for command in commands) == [False, *[True] * 5]
+    # two kernels are equal, as are all contracts, whose check has a file, as has the table
+    assert sorted("-c" in command for command in commands) == [False, *[True] * 6]
     assert apart[0].count(b"ingot_executable_query") == together[0].count(b"ingot_executable_query")
 
 
@@ -108,10 +108,32 @@ def test_kernels_without_products_of_bytes_are_compiled_once_for_variants_that_d
     monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
     given = {each: [lower_contraction(function, each.target), *kernels()] for each in variants}
     toolchain.build_executable(given, Cache(None))
-    # of six kernels two are equal, one multiplies bytes, and a file has the table
+    # of six kernels two are equal, and one multiplies bytes; two checks and the table have files
     compiles = ["-mavxvnni" in each for each in commands if "-c" in each]
-    assert sorted(compiles) == [*[False] * 6, True]
+    assert sorted(compiles) == [*[False] * 8, True]
     assert sum("-c" not in command for command in commands) == 2
+
+
+def test_code_without_vectors_is_compiled_once_for_all_variants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], folder: Path) -> None:
+        commands.append(command)
+        (folder / command[command.index("-o") + 1]).touch()
+
+    one = entry(["f32[]"], lambda b, x: b.op("neg", x))
+    one.name = "entry_one"
+    monkeypatch.setattr(toolchain, "run", run)
+    monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
+    variants = [VARIANTS[name] for name in ("x86-64-v4", "x86-64-v3")]
+    given = {each: [lower_map(one, each.target), *kernels(each.name)] for each in variants}
+    toolchain.build_executable(given, Cache(None))
+    # of each four kernels, and the table; once the kernel of a scalar, and the check
+    assert sum("-march=x86-64-v4" in each for each in commands if "-c" in each) == 4
+    assert sum("-march=x86-64-v3" in each for each in commands if "-c" in each) == 4 + 2 + 1 + 1
+    assert sum("-O1" in each for each in commands) == 2 + 1
 
 
 def test_a_changed_kernel_is_compiled_alone_and_gives_the_bytes_of_a_new_build(
@@ -176,7 +198,7 @@ def test_who_leaves_without_the_objects_leaves_no_compiler_behind(
 
 def test_files_depend_on_the_texts_alone() -> None:
     functions = {
-        f"kernel_{number:024x}": PrintedKernel("x" * 4000, {}, frozenset(), {})
+        f"kernel_{number:024x}": PrintedKernel("x" * 4500, {}, frozenset(), {})
         for number in range(100, 200)
     }
     groups = toolchain._groups(functions)
@@ -243,7 +265,7 @@ def test_what_is_compiled_is_kept_if_another_file_fails(
         run(command, folder)
 
     monkeypatch.setattr(toolchain, "run", compile_all_but_the_table)
-    for count in (6, 1):
+    for count in (7, 1):
         commands.clear()
         with pytest.raises(CompileError, match="out of luck"):
             toolchain.build_executable({variant: kernels()}, cache)
@@ -407,9 +429,7 @@ def test_no_printer_takes_a_name_that_is_no_identifier(name: str) -> None:
     with pytest.raises(CompileError, match="identifier"):
         c_printer.print_kernel(kernel)
     with pytest.raises(CompileError, match="identifier"):
-        c_printer.prototype(kernel)
-    with pytest.raises(CompileError, match="identifier"):
-        toolchain._table([kernel], [kernel.name])
+        c_printer.prototype(name)
     with pytest.raises(CompileError, match="identifier"):
         opencl_object.print_source([kernel])
 

@@ -7,6 +7,7 @@ which need to know the kernels.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -355,6 +356,7 @@ def _lower_target(
     module: ir.Module, target: Target, data: ProgramData, first_kernel: int, driver: _Driver
 ) -> DebugTarget:
     """Kernels, objects, stream and vm level of a module at dispatch level."""
+    gc.collect()  # what the levels above have left
     driver.step("verify", lambda: verify(module, DISPATCH))
     kernels = driver.step(
         "lower_kernels",

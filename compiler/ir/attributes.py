@@ -70,7 +70,7 @@ class RuleError(ValueError):
 class Record:
     """Named values of an attribute."""
 
-    __slots__ = ("__dict__", "_symbols")  # the latter is no value, so not in `vars`
+    __slots__ = ("__dict__", "_key", "_symbols")  # the latter are no values, so not in `vars`
 
     @property
     def symbols_used(self) -> frozenset[str]:

@@ -50,7 +50,8 @@ def order_dispatches(block: Block, length: Length, elsewhere: bool = True) -> bo
     before: list[Value] = []  # made in front of a run, and used from there on
     place = 0
     for run in _runs(block):
-        before += (value for op in block.ops[place : run.start] for value in op.results)
+        made = (op for op in block.ops[place : run.start] if op.name in MAKERS)
+        before += (value for op in made for value in op.results)
         before, place = [each for each in before if uses.last_use(each) >= run.start], run.start
         parts += _Run(block, run, uses, length, given, before).parts()
     reached = max((min(part.given, part.found) for part in parts), default=0)

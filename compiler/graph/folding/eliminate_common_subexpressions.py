@@ -45,6 +45,7 @@ def _eliminate(block: Block, seen: MutableMapping[Any, Op], replaced: dict[Value
             replaced[old] = new
             if old.name and not new.name:
                 new.name = old.name
+        op.results.clear()
     block.ops = kept
 
 
@@ -56,7 +57,11 @@ def _key_of(op: Op) -> Any:
 def attribute_key(attribute: Any) -> Any:
     """A hashable that is equal for attributes that mean the same, bit for bit."""
     if isinstance(attribute, Record):
-        return type(attribute), *map(attribute_key, vars(attribute).values())
+        key = getattr(attribute, "_key", None)
+        if key is None:
+            key = type(attribute), *map(attribute_key, vars(attribute).values())
+            object.__setattr__(attribute, "_key", key)
+        return key
     if isinstance(attribute, tuple):
         if all(type(item) is int for item in attribute):  # shapes and axes
             return attribute

@@ -32,6 +32,7 @@ def _clean(block: Block, used: set[Value], symbols: set[str] | None) -> None:
     kept = []
     for op in reversed(block.ops):
         if op is not block.ops[-1] and not _is_needed(op, used, symbols):
+            op.results.clear()  # they refer to each other: memory is free now, not at a collection
             continue
         used.update(op.operands)
         for region in op.regions:

@@ -46,11 +46,12 @@ static ingot_status_t find_variable(const ingot_session_t *session, const ingot_
   const ingot_allocator_t *allocator = ingot_session_allocator(session);
   ingot_value_info_t info;
   INGOT_TRY(ingot_module_variable(module, variable, &info));
-  int64_t expected = ingot_module_variable_length(module, variable, -1);
-  if (expected >= 0 && length != (uint64_t)expected) {
+  bool grows = ingot_module_variable_length(module, variable, -1) < 0;
+  int64_t expected = ingot_module_variable_length(module, variable, 1);
+  if (grows ? expected > 0 && length % (uint64_t)expected != 0 : length != (uint64_t)expected) {
     return ingot_status_create(allocator, INGOT_STATUS_INVALID_ARGUMENT,
-                               "variable '%s' has %" PRId64 " bytes, not %zu", info.name, expected,
-                               length);
+                               "variable '%s' has %" PRId64 " bytes%s, not %zu", info.name,
+                               expected, grows ? " in each row" : "", length);
   }
   for (uint32_t i = 0; i < program->image_count; ++i) {
     if (program->images[i].module != module) continue;
@@ -121,7 +122,8 @@ ingot_status_t ingot_session_fork(ingot_session_t *session, ingot_session_t **ou
  * Little-endian, without gaps: a header; per variable a signature, its dims in i64 (an open one is
  * the length in bytes), and its name; per variable its bytes as runs of blocks, of which those at
  * the start of a run are zeros and left out, so that a cache costs what is used of it; a crc of all
- * that. */
+ * that. A variable that grows has zeros left out only behind all others, so its bytes in the file
+ * tell how much memory it may ask for. */
 
 #define STATE_MAGIC "INGOTST\n"
 #define STATE_VERSION 1u
@@ -146,7 +148,7 @@ typedef struct state_run_t {
 
 /* Bytes on their way out or in: one of both functions. */
 typedef struct state_stream_t {
-  const ingot_session_t *session;
+  ingot_session_t *session;
   ingot_write_function_t write;
   ingot_read_function_t read;
   void *user;
@@ -228,13 +230,20 @@ static bool is_zero(const uint8_t *data, size_t length) {
   return data[0] == 0 && memcmp(data, data + 1, length - 1) == 0;
 }
 
-static ingot_status_t put_bytes(state_stream_t *stream, const uint8_t *data, int64_t length) {
+static ingot_status_t put_bytes(state_stream_t *stream, const uint8_t *data, int64_t length,
+                                bool grows) {
   uint32_t count = blocks_of(length);
+  uint32_t whole = grows ? count : 0; /* blocks from the first on that are written as they are */
+  while (whole > 0 &&
+         is_zero(data + (int64_t)(whole - 1) * BLOCK_LENGTH, length_of(length, whole - 1, 1))) {
+    --whole;
+  }
   for (uint32_t block = 0; block < count;) {
     state_run_t run = {0, 0};
     uint32_t first = block;
     for (; block < count; ++block) {
-      if (is_zero(data + (int64_t)block * BLOCK_LENGTH, length_of(length, block, 1))) {
+      if (block >= whole &&
+          is_zero(data + (int64_t)block * BLOCK_LENGTH, length_of(length, block, 1))) {
         if (run.blocks > 0) break;
         ++run.zeros;
       } else {
@@ -253,10 +262,9 @@ static ingot_status_t put_variable(state_stream_t *stream, const ingot_module_t 
                                    uint32_t ordinal, ingot_vm_variable_t *variable) {
   void *data = NULL;
   ingot_buffer_t *buffer = variable->buffer;
-  (void)module;
-  (void)ordinal;
+  bool grows = ingot_module_variable_length(module, ordinal, -1) < 0;
   INGOT_TRY(ingot_hal_buffer_map(buffer, 0, buffer->length, INGOT_HAL_ACCESS_READ, &data));
-  ingot_status_t status = put_bytes(stream, data, buffer->length);
+  ingot_status_t status = put_bytes(stream, data, buffer->length, grows);
   ingot_hal_buffer_unmap(buffer, data);
   return status;
 }
@@ -302,7 +310,7 @@ static void describe_variable(char *out_text, size_t capacity, const char *name,
   (void)ingot_text_add(out_text, capacity, "]");
 }
 
-/* Gives a variable that grows as many bytes as there are to be read. */
+/* Notes of a variable that grows how many bytes are to be read. */
 static ingot_status_t check_signature(state_stream_t *stream, const ingot_module_t *module,
                                       uint32_t ordinal, ingot_vm_variable_t *variable) {
   state_signature_t found;
@@ -315,10 +323,13 @@ static ingot_status_t check_signature(state_stream_t *stream, const ingot_module
   INGOT_TRY(state_get(stream, &found, sizeof(found)));
   if (found.rank > INGOT_MAX_RANK) return state_damaged(stream, "a variable has too many dims");
   INGOT_TRY(state_get(stream, dims, found.rank * sizeof(dims[0])));
-  if (found.rank > 0 && dims[0] >= 0 && ingot_module_variable_length(module, ordinal, -1) < 0) {
-    INGOT_TRY(ingot_vm_variable_renew(&stream->session->context.state, variable, dims[0]));
-  }
   const state_signature_t own = variable_signature(module, ordinal, variable, own_dims);
+  if (found.rank > 0 && ingot_module_variable_length(module, ordinal, -1) < 0) {
+    int64_t row = ingot_module_variable_length(module, ordinal, 1);
+    bool fits =
+        dims[0] >= 0 && dims[0] / BLOCK_LENGTH < UINT32_MAX && row > 0 && dims[0] % row == 0;
+    if (fits) variable->saved_length = own_dims[0] = dims[0];
+  }
   bool is_same = found.dtype == own.dtype && found.rank == own.rank &&
                  found.name_length == own.name_length &&
                  memcmp(dims, own_dims, found.rank * sizeof(dims[0])) == 0;
@@ -339,14 +350,19 @@ static ingot_status_t check_signature(state_stream_t *stream, const ingot_module
       "the state is of another module: it has %s where the session has %s", text, own_text);
 }
 
+/* Of `count` blocks at most. */
+static ingot_status_t get_run(state_stream_t *stream, uint32_t count, state_run_t *out_run) {
+  INGOT_TRY(state_get(stream, out_run, sizeof(*out_run)));
+  uint64_t sum = (uint64_t)out_run->zeros + out_run->blocks;
+  if (sum > 0 && sum <= count) return NULL;
+  return state_damaged(stream, "a run of blocks is too long");
+}
+
 static ingot_status_t get_bytes(state_stream_t *stream, uint8_t *data, int64_t length) {
   uint32_t count = blocks_of(length);
   for (uint32_t block = 0; block < count;) {
     state_run_t run;
-    INGOT_TRY(state_get(stream, &run, sizeof(run)));
-    uint64_t sum = (uint64_t)run.zeros + run.blocks;
-    if (sum == 0 || sum > count - block)
-      return state_damaged(stream, "a run of blocks is too long");
+    INGOT_TRY(get_run(stream, count - block, &run));
     size_t zeros = length_of(length, block, run.zeros);
     memset(data + (int64_t)block * BLOCK_LENGTH, 0, zeros);
     block += run.zeros;
@@ -359,12 +375,68 @@ static ingot_status_t get_bytes(state_stream_t *stream, uint8_t *data, int64_t l
   return NULL;
 }
 
+/* Room for at least twice as many bytes, or for some instead of none, with zeros behind. */
+static ingot_status_t grow_variable(const state_stream_t *stream, ingot_vm_variable_t *variable,
+                                    int64_t length) {
+  ingot_vm_context_t *context = &stream->session->context;
+  ingot_status_t status = ingot_vm_context_part(context, variable, length, NULL, 0);
+  if (!status) status = ingot_hal_queue_wait(context->queue);
+  ingot_vm_context_finish_call(context);
+  return status;
+}
+
+#define FIRST_LENGTH (1 << 22)
+
+static int64_t whole_rows(int64_t length, int64_t row) { return (length + row - 1) / row * row; }
+
+/* The first bytes up to `end`, and `length` in all. Room is made as they come: for eight times as
+ * many as the file has had so far, and FIRST_LENGTH. */
+static ingot_status_t get_rows(state_stream_t *stream, ingot_vm_variable_t *variable, int64_t row,
+                               int64_t end, int64_t length) {
+  for (int64_t done = 0; done < end;) {
+    if (done == variable->buffer->length) {
+      int64_t more = done > FIRST_LENGTH / 2 ? 2 * done : FIRST_LENGTH;
+      bool is_near = length <= 8 * done + FIRST_LENGTH;
+      INGOT_TRY(grow_variable(stream, variable, is_near ? length : whole_rows(more, row)));
+    }
+    int64_t room = variable->buffer->length - done;
+    int64_t count = end - done < room ? end - done : room;
+    void *data = NULL;
+    INGOT_TRY(ingot_hal_buffer_map(variable->buffer, done, count, INGOT_HAL_ACCESS_WRITE, &data));
+    ingot_status_t status = state_get(stream, data, (size_t)count);
+    ingot_hal_buffer_unmap(variable->buffer, data);
+    INGOT_TRY(status);
+    done += count;
+  }
+  return variable->buffer->length < length ? grow_variable(stream, variable, length) : NULL;
+}
+
+/* Zeros behind all other bytes are room; so much of it that the file could ask for any memory is
+ * left away. */
+static ingot_status_t get_growing(state_stream_t *stream, ingot_vm_variable_t *variable,
+                                  int64_t row) {
+  int64_t length = variable->saved_length;
+  uint32_t count = blocks_of(length);
+  state_run_t run;
+  if (count == 0) return NULL;
+  INGOT_TRY(get_run(stream, count, &run));
+  if (run.zeros > 0 && run.blocks > 0) return state_damaged(stream, "rows lack those in front");
+  int64_t end = (int64_t)length_of(length, 0, run.blocks);
+  bool is_near = length - end <= end + FIRST_LENGTH;
+  INGOT_TRY(get_rows(stream, variable, row, end, is_near ? length : whole_rows(end, row)));
+  count -= run.zeros + run.blocks;
+  if (count == 0) return NULL;
+  INGOT_TRY(get_run(stream, count, &run));
+  return run.zeros == count ? NULL : state_damaged(stream, "rows lack those in front");
+}
+
 static ingot_status_t get_variable(state_stream_t *stream, const ingot_module_t *module,
                                    uint32_t ordinal, ingot_vm_variable_t *variable) {
   void *data = NULL;
   ingot_buffer_t *buffer = variable->buffer;
-  (void)module;
-  (void)ordinal;
+  if (ingot_module_variable_length(module, ordinal, -1) < 0) {
+    return get_growing(stream, variable, ingot_module_variable_length(module, ordinal, 1));
+  }
   INGOT_TRY(ingot_hal_buffer_map(buffer, 0, buffer->length, INGOT_HAL_ACCESS_WRITE, &data));
   ingot_status_t status = get_bytes(stream, data, buffer->length);
   ingot_hal_buffer_unmap(buffer, data);

@@ -43,7 +43,7 @@ static ingot_status_t check_memory(const ingot_device_t *device, const ingot_vm_
 
 ingot_status_t ingot_vm_variable_create(ingot_device_t *device, ingot_hal_account_t *account,
                                         int64_t length, ingot_vm_variable_t *out_variable) {
-  ingot_vm_variable_t made = {NULL, NULL, false};
+  ingot_vm_variable_t made = {.is_changing = false};
   INGOT_TRY(
       ingot_hal_buffer_create_counted(device, account, INGOT_MEMORY_STATE, length, &made.buffer));
   ingot_status_t status = ingot_hal_buffer_subspan(made.buffer, 0, length, &made.readable);

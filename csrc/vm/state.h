@@ -20,6 +20,7 @@ typedef struct ingot_vm_variable_t {
   ingot_buffer_t *buffer;
   ingot_buffer_t *readable; /* the same bytes; nothing is written through it */
   bool is_changing;         /* variable.write has run in a call that has not ended well */
+  int64_t saved_length;     /* of one that grows, while a state is read: its bytes there */
 } ingot_vm_variable_t;
 
 typedef struct ingot_vm_state_t {

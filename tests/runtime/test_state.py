@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 import subprocess
 import sys
 import threading
@@ -205,6 +206,43 @@ def test_a_variable_that_grows_takes_any_number_of_rows() -> None:
     for wrong in (5, [[1, 2]]):
         with pytest.raises(ingot.InvalidArgument, match=r"'rows': shape is .*, but must be \('n',"):
             model.load_state({"rows": wrong})
+
+
+@pytest.mark.parametrize("count", [700, pytest.param(6_000_000, marks=pytest.mark.slow)])
+def test_a_saved_variable_that_grows_asks_for_no_more_than_its_file_holds(
+    count: int, tmp_path: Path
+) -> None:
+    assembler = Assembler()
+    assembler.variable("rows", "i64", symbol("n"))
+    assembler.function("main", [], [], [("return", [], [], [])])
+    module, path = assembler.module(), tmp_path / "rows.state"
+    model = ingot.load(module)
+    rows = np.arange(count) % 5 * (np.arange(count) // 1000 % 2 == 0)  # some pages are zeros
+    model.load_state({"rows": rows})
+    model.save_state(path)
+    other = ingot.load(module)
+    other.load_state(path)
+    np.testing.assert_array_equal(other.state()["rows"], rows)
+    room = np.zeros(count, np.int64)
+    room[: count // 2] = 1
+    model.load_state({"rows": room})
+    model.save_state(path)
+    other.load_state(path)  # room behind what is used stays
+    np.testing.assert_array_equal(other.state()["rows"], room)
+
+    data = bytearray(path.read_bytes())
+    other = ingot.load(module, memory_limit=16 * count + (5 << 20))
+    at = 16 + 12  # the dims of the first variable
+    assert struct.unpack_from("<q", data, at) == (8 * count,)
+    struct.pack_into("<q", data, at, 1 << 43)
+    path.write_bytes(data)
+    with pytest.raises(ingot.DataLoss):
+        other.load_state(path)
+    struct.pack_into("<II", data, at + 8 + len("rows"), 0, (1 << 31) - 1)  # and as many bytes
+    path.write_bytes(data)
+    with pytest.raises(ingot.DataLoss, match="it ends too early"):
+        other.load_state(path)
+    assert other.statistics().state.peak < 16 * count + (5 << 20)
 
 
 def test_state_without_room_is_not_set_in_part() -> None:

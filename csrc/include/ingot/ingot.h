@@ -723,8 +723,8 @@ INGOT_API bool ingot_session_cancel(ingot_session_t *session, uint64_t number);
 INGOT_API ingot_status_t ingot_session_reset(ingot_session_t *session);
 
 /* Copy a variable's elements out and in. `module` is one that the program was made from,
- * `length` the whole variable's; of one that grows, that of its first rows: OutOfRange if it has
- * fewer, and a write makes it have so many. FailedPrecondition during a call, and for a variable
+ * `length` the whole variable's, else InvalidArgument; of one that grows, that of its first rows:
+ * OutOfRange if it has fewer, and a write makes it have so many. FailedPrecondition during a call, and for a variable
  * that a failed call was changing, unless it is written. */
 INGOT_API ingot_status_t ingot_session_read_variable(ingot_session_t *session,
                                                      const ingot_module_t *module,
@@ -752,7 +752,8 @@ INGOT_API ingot_status_t ingot_session_save_state(ingot_session_t *session,
 
 /* Sets all variables, if all can be read, else none. DataLoss for what is damaged or no state,
  * Incompatible for another version, InvalidArgument for the state of another module, which names
- * the first variable that differs. */
+ * the first variable that differs. What variables that grow take of memory is some 4 MB and at most
+ * eight times what has been read of them. */
 INGOT_API ingot_status_t ingot_session_load_state(ingot_session_t *session,
                                                   ingot_read_function_t read, void *user);
 

@@ -5,20 +5,22 @@
 
 static harness_t harness;
 
-enum { TOTAL, CACHE, EMPTY }; /* the variables below */
+enum { TOTAL, CACHE, EMPTY, ROWS }; /* the variables below */
 #define CACHE_LENGTH (5 * 4096 + 3)
 
 /* main(x: i64[]) -> (y: i64[]): total += x, y = total, read where it was read before it was
- * changed; cache u8[...] and a variable without elements beside it. */
+ * changed; cache u8[...], a variable without elements and rows i32[n,3] beside it. */
 static builder_bytes_t sum_module(const char *cache, int64_t cache_length) {
   builder_t storage = builder_create();
   builder_t *builder = &storage;
   const int64_t start = 100;
   const int64_t none = 0;
+  const int64_t open[2] = {-1, 3};
   uint64_t at_start = builder_constants(builder, &start, sizeof(start));
   builder_variable(builder, "total", INGOT_DTYPE_I64, 0, NULL, at_start, sizeof(start));
   builder_variable(builder, cache, INGOT_DTYPE_U8, 1, &cache_length, 0, 0);
   builder_variable(builder, "empty", INGOT_DTYPE_F32, 1, &none, 0, 0);
+  builder_variable(builder, "rows", INGOT_DTYPE_I32, 2, open, 0, 0);
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
   builder_value(builder, false, "x", INGOT_DTYPE_I64, 0, NULL);
   builder_value(builder, true, "y", INGOT_DTYPE_I64, 0, NULL);
@@ -157,7 +159,7 @@ static void state_of_another_module_is_refused(void) {
   }
   bytes.data[12] = 2;
   EXPECT_STATUS(harness_load_state(program.session, &bytes), INVALID_ARGUMENT,
-                "2 variables, the session has 3");
+                "2 variables, the session has 4");
   bytes.data[8] = 3;
   EXPECT_STATUS(harness_load_state(program.session, &bytes), INCOMPATIBLE, "version 3");
   harness_unload(&program);
@@ -168,8 +170,11 @@ static void damaged_state_changes_nothing(void) {
   harness_program_t program;
   static harness_bytes_t whole;
   static harness_bytes_t damaged;
+  const int32_t rows[9] = {0, 1};
+  int32_t back[12];
   REQUIRE_OK(harness_load(&harness, sum_module("cache", CACHE_LENGTH), NULL, &program));
   set_cache(&program, 5000, 7);
+  EXPECT_OK(ingot_session_write_variable(program.session, program.module, ROWS, rows, 36));
   REQUIRE_OK(ingot_session_save_state(program.session, harness_write, &whole));
   EXPECT_EQUAL(sum(program.session, 1), 101);
   for (size_t place = 0; place < whole.length; place += place < 256 ? 1 : 97) {
@@ -186,6 +191,12 @@ static void damaged_state_changes_nothing(void) {
   EXPECT_EQUAL(sum(program.session, 1), 102);
   EXPECT_OK(harness_load_state(program.session, &whole));
   EXPECT_EQUAL(sum(program.session, 1), 101);
+  EXPECT_OK(ingot_session_read_variable(program.session, program.module, ROWS, back, 36));
+  EXPECT(back[1] == 1 && back[8] == 0);
+  EXPECT_STATUS(ingot_session_read_variable(program.session, program.module, ROWS, back, 48),
+                OUT_OF_RANGE, "");
+  EXPECT_STATUS(ingot_session_write_variable(program.session, program.module, ROWS, back, 32),
+                INVALID_ARGUMENT, "variable 'rows' has 12 bytes in each row, not 32");
   harness_unload(&program);
 }
 
@@ -197,11 +208,13 @@ static ingot_status_t use_state(const ingot_allocator_t *allocator) {
   harness_program_t made = {.file = {NULL, 0}};
   ingot_session_t *fork = NULL;
   static harness_bytes_t bytes;
+  const int32_t rows[9] = {1, 2, 3};
   int64_t total = 0;
   bytes.length = 0;
   ingot_status_t status = harness_create(allocator, &small);
   if (!status) status = harness_load(&small, sum_module("cache", CACHE_LENGTH), NULL, &made);
   if (!status) status = call(&small, made.session, 1, &total);
+  if (!status) status = ingot_session_write_variable(made.session, made.module, ROWS, rows, 36);
   if (!status) status = ingot_session_save_state(made.session, harness_write, &bytes);
   if (!status) status = ingot_session_fork(made.session, &fork);
   if (!status) status = call(&small, fork, 1, &total);

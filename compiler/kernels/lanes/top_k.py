@@ -2,12 +2,13 @@
 
 A few of many are selected: a list of the best so far is kept in scratch memory, and a
 vector of elements is looked at one by one only if one of them beats the last of the list,
-which soon becomes rare. Otherwise the line is sorted with its indices (`merge_sort.py`).
+which soon becomes rare. Of more, those that reach a threshold are sorted (`threshold.py`), else
+the line, with their indices (`merge_sort.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ingot.compiler.graph.ops import TopK
@@ -19,12 +20,14 @@ from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lanes.threshold import Threshold, has_threshold
 from ingot.compiler.kernels.lines import Lines, root_of, trace_operands
 from ingot.compiler.kernels.local_sort import needs_workspace
 from ingot.compiler.kernels.loop import I64, LoopBuilder, lanes_of
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.merge_sort import MergeSort
 from ingot.compiler.kernels.trace import IndexValue
+from ingot.hal.spec import dtype
 
 __all__ = ["TopKLowering", "TopKSchedule", "lower_top_k"]
 
@@ -40,7 +43,7 @@ class TopKSchedule:
     lines: Dim
     length: Dim
     k: Dim
-    by: str  # "insertion" or "sort"
+    by: str  # "insertion", "threshold" or "sort"
     lanes: int  # looked at in one step
     tile: tuple[int, int, int]
 
@@ -51,7 +54,8 @@ def lower_top_k(function: Function, target: TargetInfo) -> Kernel:
 
 
 class TopKLowering:
-    """A kernel under construction. `few`: a list of the best is kept, else the line is sorted."""
+    """A kernel under construction. `few`: a list of the best is kept; `threshold`: those that reach
+    it are `chosen` and sorted; else the line is."""
 
     def __init__(self, function: Function, target: TargetInfo) -> None:
         self.function, self.op = function, root_of(function, "top_k")
@@ -78,16 +82,27 @@ class TopKLowering:
             self.lanes = target.lanes(self.element)
         first = len(function.arguments) + len(self.results)
         columns = [self.element, I64]
-        self.sort = MergeSort(self.builder, self.lines, columns, self.read, self.before, first)
+        known, length = function.symbols, self.lines.length
+        self.chosen = Lines((self.k,), 0)
+        self.threshold: Threshold | None = None
+        sorted_lines, read = self.lines, self.read
+        if not self.few and not shared and has_threshold(self.element, length, self.k, known):
+            lanes = target.lanes(self.element, dtype("i32"))
+            self.lanes = lanes if self.lines.is_contiguous else 1
+            self.threshold = Threshold(self.builder, length, self.k, lanes, known)
+            sorted_lines, read = self.chosen, self.read_chosen
+        self.sort = MergeSort(self.builder, sorted_lines, columns, read, self.before, first)
+        if self.threshold:
+            self.sort.scratch_length = self.threshold.length
         if not self.few:
-            known = function.symbols
             too_long = needs_workspace(columns, self.lines.length, known) if shared else None
             self.sort.plan(known, too_long)
 
     def lower(self) -> Kernel:
         """The kernel."""
         emitter = Emitter(self.builder, {self.lines.line: 0})
-        self.lines.walk(emitter, lambda: self._select(emitter) if self.few else self._sort(emitter))
+        body = self._select if self.few else self._choose if self.threshold else self._sort
+        self.lines.walk(emitter, partial(body, emitter))
         return self.kernel()
 
     def kernel(self) -> Kernel:
@@ -105,7 +120,7 @@ class TopKLowering:
                 self.lines.count,
                 self.lines.length,
                 self.k,
-                "insertion" if self.few else "sort",
+                "insertion" if self.few else "threshold" if self.threshold else "sort",
                 self.lanes,
                 self.grid.tile,
             ),
@@ -146,12 +161,43 @@ class TopKLowering:
     def _sort(self, emitter: Emitter) -> None:
         self.sort.sort_line(emitter, self.k, partial(self.store, emitter))
 
+    def _walk(self, emitter: Emitter, first: int, body: Callable[[LoopIndex | None], None]) -> None:
+        """`body` for the vectors of a line from `first` on: it gets how many lanes are live, None
+        for all."""
+        b, line, end = self.builder, self.lines.line, self.builder.dim(self.lines.length)
+        if self.lanes > 1:
+            walk_vectors(emitter, Range(line, first, end), self.lanes, body)
+        else:
+            with b.for_(first, end) as loop, emitter.along(line, loop.index, 1):
+                body(None)
+
+    def _choose(self, emitter: Emitter) -> None:
+        """Sort what reaches the threshold."""
+        threshold, line = self.threshold, self.lines.line
+        assert threshold is not None
+        largest = TopK.of(self.op).largest
+
+        def put(count: LoopIndex | None) -> None:
+            threshold.put(emitter.places[line], emitter.emit_vector(self.node), largest, count)
+
+        threshold.clear()
+        self._walk(emitter, 0, put)
+        threshold.choose()
+        self._sort(emitter)
+
+    def read_chosen(self, emitter: Emitter) -> list[Value]:
+        """The chosen element at which the emitter stands, and its place in the whole line."""
+        assert self.threshold is not None
+        number = emitter.places[self.chosen.line]
+        emitter.places[self.lines.line] = self.builder.load(self.threshold.places, number)
+        return self.read(emitter)
+
     # A few of many.
 
     def _select(self, emitter: Emitter) -> None:
         b = self.builder
         values, places = b.scratch(0, self.element), b.scratch(_FEW * 8, I64)
-        k, length = known_dim(self.k), b.dim(self.lines.length)
+        k = known_dim(self.k)
         if k == 0:
             return
         line = self.lines.line
@@ -181,11 +227,7 @@ class TopKLowering:
             beats = self.better(value, b.load(values, k - 1))
             b.if_(beats, lambda: self._insert(values, places, value, place, k - 1))
 
-        if self.lanes > 1:
-            walk_vectors(emitter, Range(line, k, length), self.lanes, look)
-        else:
-            with b.for_(k, length) as loop, emitter.along(line, loop.index, 1):
-                look(None)
+        self._walk(emitter, k, look)
         with b.for_(0, k) as loop:
             found = [b.load(values, loop.index), b.load(places, loop.index)]
             self.store(emitter, loop.index, found)

@@ -51,6 +51,24 @@ def test_many_are_sorted_and_few_are_inserted() -> None:
     CPU.check(function, b=1000, one=True)
 
 
+@pytest.mark.parametrize(("name", "largest"), [("f32", True), ("bf16", False), ("i32", False)])
+def test_what_reaches_a_threshold_is_sorted(name: str, largest: bool) -> None:
+    element = dtype(name).numpy
+    drawn = np.random.default_rng(3).integers(-(2**31), 2**31 - 1, (2, 4, 700))
+    extremes = np.array([0, -1, -(2**31), 2**31 - 1])
+    drawn[0, :, :650] = extremes[drawn[0, :, :650] & 3]
+    x = drawn.astype(element)
+    if dtype(name).is_float:
+        x[0, :, ::9], x[0, :, 1::9], x[1, 0, ::2] = -0.0, np.nan, -np.inf
+        x[0, :, 2::9] = -np.array(np.nan, element)
+    down = np.ascontiguousarray(np.moveaxis(x, 2, 0).reshape(700, 8))
+    text, axis, array = ("2,4,n", 2, x) if largest else ("n,8", 0, down)
+    function = entry([f"{name}[{text}]"], top(150, axis, largest), {"n": (150, 1000)})
+    assert CPU.lower(function).schedule.by == "threshold"
+    CPU.check(function, [array], n=700)
+    CPU.check(function, n=150)
+
+
 def test_to_insert_into_a_short_list_needs_no_polls() -> None:
     assert "poll" not in kernel_text(CPU.lower(entry(["f32[16,10000]"], top(10))))
 

@@ -121,7 +121,8 @@ class Texts:
             return value
         keys, element = self._maps[name]
         try:
-            return np.array([value.get(key, 0) for key in keys or sorted(value)], element)
+            keys = sorted(value) if keys == range(0) else keys
+            return np.array([value.get(key, 0) for key in keys], element)
         except (OverflowError, TypeError, ValueError) as error:
             raise InvalidArgument(f"argument '{name}': a map must have numbers: {error}") from None
 

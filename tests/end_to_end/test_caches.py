@@ -127,7 +127,7 @@ class Reference:
         self.check(lengths)
 
     def drop(self, tokens: dict[int, int]) -> None:
-        numbers = (np.array(each) for each in (list(tokens.values()), list(tokens)))
+        numbers = (np.array(list(each), np.int64) for each in (tokens.values(), tokens))
         lengths = self.model.drop(*numbers)
         for sequence, count in tokens.items():
             for part in (part for layer in self.texts[sequence] for part in layer):
@@ -135,7 +135,7 @@ class Reference:
         self.check(lengths)
 
     def empty(self, *sequences: int) -> None:
-        lengths = self.model.empty(np.array(sequences))
+        lengths = self.model.empty(np.array(sequences, np.int64))
         for each in sequences:
             self.texts[each] = [([], []) for _ in range(LAYERS)]
         self.check(lengths)
@@ -168,6 +168,8 @@ def test_every_layout_is_attention_over_all_that_a_sequence_sees(
     reference.step([1, 0], 4)
     reference.copy(2, 1)
     reference.empty(2, 0)  # whose pages another still has
+    reference.drop({})
+    reference.empty()  # no sequence at all
     reference.step([1], 9)
     model.save_state(tmp_path / "cache.state")
     kept = [[(list(k), list(v)) for k, v in text] for text in reference.texts]

@@ -91,13 +91,18 @@ def alternative(
 
 
 def refuse_branches(
-    branches: Sequence[tuple[Node, Block]], results: list[Sequence[Any]], failed: Sequence[bool]
+    fork: Forked,
+    branches: Sequence[tuple[Node, Block]],
+    results: list[Sequence[Any]],
+    failed: Sequence[bool],
 ) -> bool:
     """Whether a call can do without the branches that `failed` to be lowered, since another was
-    lowered to tensors: a call that takes one of them ends with an error."""
+    lowered to tensors, for another rank: a call that takes one of them ends with an error."""
     if all(failed) or not any(failed):
         return False
-    good = failed.index(False)
+    good, ranks = failed.index(False), [len(shape) for shape in fork.shapes]
+    if any(bad and rank == ranks[good] for bad, rank in zip(failed, ranks, strict=True)):
+        return False
     own = _defined(Region([branches[good][1]]))
     types = [each.type for each in results[good] if isinstance(each, Value)]
     tensors = [type for type in types if isinstance(type, TensorType)]
@@ -107,8 +112,8 @@ def refuse_branches(
         if failed[place]:
             block.ops.clear()
             layer = inner.builder.location
-            none = inner.constant(0, "i64")
-            inner.require(none, 1, f"whether layer '{layer}' can take operands of this rank")
+            rank = inner.constant(ranks[place], "i64")
+            inner.require(rank, ranks[good], f"the rank of what layer '{layer}' is given")
             results[place] = [
                 inner.full(
                     0, each.dtype, [0 if symbols_of(dim) & own else dim for dim in each.shape]

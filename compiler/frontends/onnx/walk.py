@@ -231,7 +231,7 @@ class Walk:
                 self.builder = outer.builder
             branches.append((inner, block))
             noted.append(len(self.notes.problems))
-        if refuse_branches(branches, results, [a < b for a, b in pairwise(noted)]):
+        if refuse_branches(fork, branches, results, [a < b for a, b in pairwise(noted)]):
             del self.notes.problems[noted[0] :]
         made = [[each for each in column if not isinstance(each, Unknown)] for column in results]
         if any(len(known) < len(column) for known, column in zip(made, results, strict=True)):

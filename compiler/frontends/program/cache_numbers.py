@@ -9,11 +9,11 @@ from ingot.compiler.frontends.emitter import UnsupportedNode
 from ingot.compiler.frontends.program.creation import astype
 from ingot.compiler.frontends.program.elementwise import where
 from ingot.compiler.frontends.program.manipulation import broadcast_to, reshape
-from ingot.compiler.frontends.program.reductions import max as greatest
+from ingot.compiler.frontends.program.reductions import max as greatest_of_some
 from ingot.compiler.frontends.program.tensor import Tensor, as_size, current, given, value_of
 from ingot.compiler.ir.dims import Dim, symbol
 
-__all__ = ["at_most", "limit", "of_each", "put", "put_at", "shown", "within"]
+__all__ = ["at_most", "greatest", "limit", "of_each", "put", "put_at", "shown", "within"]
 
 
 def shown(shape: Any) -> str:
@@ -28,6 +28,12 @@ def limit(number: Tensor, most: Dim, what: str) -> Dim:
     number = reshape(astype(number, "i64"), ())
     trace.builder.append("size", (value_of(number),), (), {"symbols": (name,), **limits})
     return symbol(name)
+
+
+def greatest(x: Tensor) -> Tensor:
+    """The greatest of the numbers and 0, which is also that of none."""
+    found = greatest_of_some(x)
+    return where(found > 0, found, 0)
 
 
 def within(x: Tensor, most: Dim, what: str) -> Tensor:

@@ -16,6 +16,7 @@ from ingot.compiler.frontends.cached_tokens import Grid, Line, Tokens
 from ingot.compiler.frontends.emitter import UnsupportedNode
 from ingot.compiler.frontends.program.cache_numbers import (
     at_most,
+    greatest,
     limit,
     of_each,
     put,
@@ -25,9 +26,13 @@ from ingot.compiler.frontends.program.cache_numbers import (
 )
 from ingot.compiler.frontends.program.creation import arange, asarray, astype
 from ingot.compiler.frontends.program.elementwise import where
-from ingot.compiler.frontends.program.manipulation import broadcast_to, permute_dims, reshape
+from ingot.compiler.frontends.program.manipulation import (
+    broadcast_to,
+    concat,
+    permute_dims,
+    reshape,
+)
 from ingot.compiler.frontends.program.reductions import cumulative_sum
-from ingot.compiler.frontends.program.reductions import max as greatest
 from ingot.compiler.frontends.program.reductions import sum as total
 from ingot.compiler.frontends.program.searching import argmax, take
 from ingot.compiler.frontends.program.tensor import (
@@ -263,10 +268,11 @@ class Cache:
 
     def _dropped(self, tokens: Tensor, most: Tensor) -> Tensor:
         """How many tokens sequences lose, checked, i64[rows]; the message is of the worst."""
-        worst = argmax(where(tokens < 0, _MOST, tokens - most))
-        high = limit(take(most, worst), _MOST, f"the length of a sequence of '{self.name}'")
+        some, room = (concat([each, asarray([0])]) for each in (tokens, most))  # even of none
+        worst = argmax(where(some < 0, _MOST, some - room))
+        high = limit(take(room, worst), _MOST, f"the length of a sequence of '{self.name}'")
         what = f"how many tokens a sequence of '{self.name}' loses"
-        checked = limit(take(tokens, worst), high, what)
+        checked = limit(take(some, worst), high, what)
         return at_most(tokens, as_size(checked) + _MOST)
 
     # Pages: "pool" is how many there were ever, and how many of them wait in "free".

@@ -542,3 +542,10 @@ def test_maps_as_arguments(vocabulary: dict[str, Any], key: int) -> None:
     results = [make_value("y", [1, 3]), make_value("z", [1, 1])]
     with pytest.raises(ingot.CompileError, match=r"'x' is a map: .* with one vocabulary"):
         ingot.compile(_model([node, other], [x], results))
+
+
+def test_a_map_whose_vocabulary_is_empty() -> None:
+    node = Node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml")
+    node.attribute.add(name="string_vocabulary", type=onnx.AttributeProto.STRINGS)
+    source = _model([node], [_map(TEXT)], [make_value("y", None)])
+    assert np.asarray(ingot.load(ingot.compile(source))({"a": 1.0})).shape == (1, 0)

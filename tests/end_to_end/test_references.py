@@ -202,9 +202,9 @@ def test_a_loop_finds_what_it_made_last_at_once() -> None:
     for steps in (500, 8000):
         taken = []
         for _ in range(3):
-            begin = time.perf_counter()
+            begin = time.process_time()
             assert model(one, steps).object.factor == steps + 1
-            taken.append(time.perf_counter() - begin)
+            taken.append(time.process_time() - begin)
         times[steps] = min(taken)
     assert times[8000] < 48 * times[500]  # for 16 times the steps
 

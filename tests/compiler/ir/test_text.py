@@ -272,6 +272,6 @@ def test_a_module_of_5000_ops_prints_and_parses_in_under_a_second() -> None:
     for _ in range(5000):
         x = builder.op("add", x, x)
     builder.return_(x)
-    start = time.perf_counter()
+    start = time.process_time()
     parse(to_text(module_of(block)))
-    assert time.perf_counter() - start < 3  # a slow, busy machine; 0.2 s on an idle one
+    assert time.process_time() - start < 1

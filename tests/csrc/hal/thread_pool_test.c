@@ -61,6 +61,8 @@ static uint32_t INGOT_KERNEL_CALL block(const ingot_kernel_dispatch_t *dispatch,
 }
 
 /* target[x] = source[0] / 2 */
+#define LONG 40000 /* calls of it: 8 s of work, which nobody waits for */
+
 static uint32_t INGOT_KERNEL_CALL halve(const ingot_kernel_dispatch_t *dispatch, int64_t x,
                                         int64_t y, int64_t z, void *scratch,
                                         ingot_kernel_fault_t *fault) {
@@ -212,16 +214,14 @@ static void nothing_is_started_after_the_deadline(void) {
   EXPECT_EQUAL(fault.code, 0);
   EXPECT_EQUAL(atomic_load(&executed), 0);
   float source = 1;
-  static float target[4000];
+  static float target[LONG];
   void *bindings[2] = {target, &source};
-  work = make_work(halve, bindings, NULL, 4000, 1, 1); /* 0.8 s of work */
-  int64_t begin = ingot_clock();
-  stop = (ingot_stop_t){.flags = INGOT_STOP_LIMITED, .deadline = begin + 20000000};
+  work = make_work(halve, bindings, NULL, LONG, 1, 1);
+  stop = (ingot_stop_t){.flags = INGOT_STOP_LIMITED, .deadline = ingot_clock() + 20000000};
   work.stop = &stop;
   EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
-  EXPECT(ingot_clock() - begin < 400000000);
   EXPECT(target[0] == 0.5f);
-  EXPECT(target[3999] == 0);
+  EXPECT(target[LONG - 1] == 0);
   ingot_hal_cpu_pool_destroy(pool);
 }
 
@@ -235,18 +235,17 @@ static void a_cancel_ends_work_between_two_workgroups(void) {
   ingot_hal_cpu_pool_t *pool = make_pool(1);
   ingot_kernel_fault_t fault = {0};
   float source = 1;
-  static float target[4000];
+  static float target[LONG];
   void *bindings[2] = {target, &source};
   for (int round = 0; round < 2; round++) {
-    ingot_hal_cpu_work_t work = make_work(halve, bindings, NULL, 4000, 1, 1); /* 0.8 s of work */
+    ingot_hal_cpu_work_t work = make_work(halve, bindings, NULL, LONG, 1, 1);
     ingot_stop_t stop = {.flags = INGOT_STOP_BUSY | INGOT_STOP_CALL};
     work.stop = &stop;
     pthread_t thread;
     REQUIRE(pthread_create(&thread, NULL, cancel_soon, &stop) == 0);
-    int64_t begin = ingot_clock();
     if (round == 0) EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
     else ingot_hal_cpu_run_inline(&work, NULL, &fault);
-    EXPECT(ingot_clock() - begin < 400000000);
+    EXPECT(target[LONG - 1] == 0);
     EXPECT_EQUAL(pthread_join(thread, NULL), 0);
     EXPECT(ingot_stop_is_found(&stop));
   }
@@ -272,10 +271,8 @@ static void a_workgroup_that_polls_is_ended_by_all_that_ends_a_call(void) {
     if (round / 2 == 2) stop.should_stop = ask, stop.user = &questions;
     work.stop = &stop;
     atomic_store(&executed, 0);
-    int64_t begin = ingot_clock();
     if (round % 2 == 0) EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
     else ingot_hal_cpu_run_inline(&work, NULL, &fault);
-    EXPECT(ingot_clock() - begin < 400000000);
     EXPECT_EQUAL(fault.code, INGOT_FAULT_NONE);
     EXPECT(ingot_stop_is_found(&stop));
     EXPECT(atomic_load(&executed) <= (round % 2 == 0 ? 2u : 1u)); /* one on each thread */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tests.support.tflite_cases.table import (
@@ -19,58 +21,54 @@ from tests.support.tflite_cases.table import (
     whole,
 )
 
+
+def _dense(inputs: Any, outputs: Any, constants: tuple[int, ...] = (1, 2), **options: Any) -> None:
+    case("FULLY_CONNECTED", inputs, outputs, "FullyConnectedOptions", constants, **options)
+
+
+def _conv(inputs: Any, outputs: Any, **options: Any) -> None:
+    options = {"strideH": 1, "strideW": 1, **options}
+    case("CONV_2D", inputs, outputs, "Conv2DOptions", (1, 2), **options)
+
+
+def _depthwise(inputs: Any, outputs: Any, **options: Any) -> None:
+    options = {"strideH": 1, "strideW": 1, "depthMultiplier": 2, **options}
+    case("DEPTHWISE_CONV_2D", inputs, outputs, "DepthwiseConv2DOptions", (1, 2), **options)
+
+
+def _transposed(inputs: Any, outputs: Any, padding: int = 0) -> None:
+    options = {"strideH": 2, "strideW": 2, "padding": padding}
+    case("TRANSPOSE_CONV", inputs, outputs, "TransposeConvOptions", (0, 1), **options)
+
+
 for _bias in (False, True):
-    case(
-        "FULLY_CONNECTED",
-        [X, floats(5, 4), floats(5) if _bias else None],
-        [(F, (6, 5))],
-        "FullyConnectedOptions",
-        (1, 2),
-        fusedActivationFunction=1,
+    _dense(
+        [X, floats(5, 4), floats(5) if _bias else None], [(F, (6, 5))], fusedActivationFunction=1
     )
-case(
-    "FULLY_CONNECTED",
-    [X, floats(5, 4), None],
-    [(F, (2, 3, 5))],
-    "FullyConnectedOptions",
-    (1,),
-    keepNumDims=True,
+_dense([X, floats(5, 4), None], [(F, (2, 3, 5))], constants=(1,), keepNumDims=True)
+_dense(
+    [(codes(3, 8), Q), (codes(5, 8), (0.02, 0)), (whole(5), (0.001, 0))], [(I8, (3, 5), (0.2, 3))]
 )
-case(
-    "FULLY_CONNECTED",
-    [(codes(3, 8), Q), (codes(5, 8), (0.02, 0)), (whole(5), (0.001, 0))],
-    [(I8, (3, 5), (0.2, 3))],
-    "FullyConnectedOptions",
-    (1, 2),
-)
-case(
-    "FULLY_CONNECTED",
+_dense(
     [
         (codes(3, 8, type=U8), (0.05, 120)),
         (codes(5, 8, type=U8), (0.02, 99)),
         (whole(5), (0.001, 0)),
     ],
     [(U8, (3, 5), (0.2, 130))],
-    "FullyConnectedOptions",
-    (1, 2),
 )
-case(
-    "FULLY_CONNECTED",
+_dense(
     [
         (codes(3, 8, type=I16), (0.001, 0)),
         (codes(5, 8), (0.02, 0)),
         (whole(5, type=I64), (2e-5, 0)),
     ],
     [(I16, (3, 5), (0.01, 0))],
-    "FullyConnectedOptions",
-    (1, 2),
 )
-case(
-    "FULLY_CONNECTED",
+_dense(
     [(codes(3, 8), Q), (whole(5, 8, low=-7, high=7, type=I8), (0.02, 0)), None],
     [(I8, (3, 5), (0.2, 3))],
-    "FullyConnectedOptions",
-    (1,),
+    constants=(1,),
 )
 case("BATCH_MATMUL", [floats(2, 3, 4), floats(1, 4, 5)], [(F, (2, 3, 5))], "BatchMatMulOptions")
 case(
@@ -84,23 +82,8 @@ case(
 for _padding in (0, 1):
     _size = (4, 4) if _padding == 0 else (3, 2)
     _steps = {"padding": _padding, "strideH": 2, "strideW": 2}
-    case(
-        "CONV_2D",
-        [floats(2, 8, 7, 3), floats(5, 3, 4, 3), floats(5)],
-        [(F, (2, *_size, 5))],
-        "Conv2DOptions",
-        (1, 2),
-        **_steps,
-    )
-    case(
-        "DEPTHWISE_CONV_2D",
-        [floats(2, 8, 7, 3), floats(1, 3, 4, 6), floats(6)],
-        [(F, (2, *_size, 6))],
-        "DepthwiseConv2DOptions",
-        (1, 2),
-        depthMultiplier=2,
-        **_steps,
-    )
+    _conv([floats(2, 8, 7, 3), floats(5, 3, 4, 3), floats(5)], [(F, (2, *_size, 5))], **_steps)
+    _depthwise([floats(2, 8, 7, 3), floats(1, 3, 4, 6), floats(6)], [(F, (2, *_size, 6))], **_steps)
     _pool = {"filterHeight": 3, "filterWidth": 4, **_steps}
     for _name in ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"):
         case(_name, [floats(2, 8, 7, 3)], [(F, (2, *_size, 3))], "Pool2DOptions", **_pool)
@@ -113,105 +96,61 @@ for _padding in (0, 1):
             fusedActivationFunction=3,
             **_pool,
         )
-case(
-    "CONV_2D",
-    [floats(1, 8, 8, 4), floats(6, 3, 3, 2), np.zeros(6, F)],
-    [(F, (1, 8, 8, 6))],
-    "Conv2DOptions",
-    (1, 2),
-    strideH=1,
-    strideW=1,
-)
-case(
-    "CONV_2D",
+_conv([floats(1, 8, 8, 4), floats(6, 3, 3, 2), np.zeros(6, F)], [(F, (1, 8, 8, 6))])
+_conv(
     [floats(1, 9, 9, 2), floats(6, 3, 3, 2), np.zeros(6, F)],
     [(F, (1, 9, 9, 6))],
-    "Conv2DOptions",
-    (1, 2),
-    strideH=1,
-    strideW=1,
     dilationHFactor=2,
     dilationWFactor=3,
 )
 _scales = [0.01, 0.02, 0.005, 0.03]
 _both = [0.05 * each for each in _scales]
-case(
-    "CONV_2D",
+_conv(
     [
         (codes(1, 6, 6, 3), Q),
         (codes(4, 3, 3, 3), (_scales, [0] * 4, 0)),
         (whole(4, low=-900, high=900), (_both, [0] * 4, 0)),
     ],
     [(I8, (1, 6, 6, 4), (0.3, -9))],
-    "Conv2DOptions",
-    (1, 2),
-    strideH=1,
-    strideW=1,
     fusedActivationFunction=1,
 )
-case(
-    "CONV_2D",
+_conv(
     [
         (codes(1, 6, 6, 3, type=U8), (0.05, 120)),
         (codes(4, 3, 3, 3, type=U8), (0.02, 99)),
         (whole(4, low=-900, high=900), (0.001, 0)),
     ],
     [(U8, (1, 6, 6, 4), (0.3, 130))],
-    "Conv2DOptions",
-    (1, 2),
-    strideH=1,
-    strideW=1,
 )
-case(
-    "CONV_2D",
+_conv(
     [
         (codes(1, 6, 6, 3, type=I16), (2e-4, 0)),
         (codes(4, 3, 3, 3), (_scales, [0] * 4, 0)),
         (whole(4, type=I64), ([2e-4 * each for each in _scales], [0] * 4, 0)),
     ],
     [(I16, (1, 6, 6, 4), (2e-3, 0))],
-    "Conv2DOptions",
-    (1, 2),
-    strideH=1,
-    strideW=1,
 )
-case(
-    "DEPTHWISE_CONV_2D",
+_depthwise(
     [
         (codes(1, 6, 6, 2), Q),
         (codes(1, 3, 3, 4), (_scales, [0] * 4, 3)),
         (whole(4, low=-900, high=900), (_both, [0] * 4, 0)),
     ],
     [(I8, (1, 6, 6, 4), (0.3, -9))],
-    "DepthwiseConv2DOptions",
-    (1, 2),
-    strideH=1,
-    strideW=1,
-    depthMultiplier=2,
 )
 for _padding, _size in ((0, (8, 6)), (1, (9, 7)), (1, (10, 8))):
-    case(
-        "TRANSPOSE_CONV",
+    _transposed(
         [np.array([1, *_size, 5], I32), floats(5, 3, 3, 2), floats(1, 4, 3, 2)],
         [(F, (1, *_size, 5))],
-        "TransposeConvOptions",
-        (0, 1),
         padding=_padding,
-        strideH=2,
-        strideW=2,
     )
-case(
-    "TRANSPOSE_CONV",
+_transposed(
     [
         np.array([1, 8, 6, 4], I32),
         (codes(4, 3, 3, 2), (_scales, [0] * 4, 0)),
         (codes(1, 4, 3, 2), Q),
     ],
     [(I8, (1, 8, 6, 4), (0.3, 2))],
-    "TransposeConvOptions",
-    (0, 1),
-    strideH=2,
-    strideW=2,
 )
 case(
     "CONV_3D",

@@ -165,11 +165,11 @@ static void binding_within_an_element_is_refused(void) {
   REQUIRE_OK(ingot_hal_queue_create(device, &queue));
   REQUIRE_OK(ingot_hal_buffer_create(device, 64, &buffer));
   const ingot_hal_binding_t bindings[3] = {{buffer, 0, 4}, {buffer, 6, 4}, {buffer, 12, 4}};
-  const ingot_hal_dispatch_t dispatch = {.executable = executable,
-                                         .entry = KERNEL_ADD,
-                                         .binding_count = 3,
-                                         .bindings = bindings,
-                                         .workload = {1, 1, 1}};
+  ingot_hal_dispatch_t dispatch = {.executable = executable,
+                                   .entry = KERNEL_ADD,
+                                   .binding_count = 3,
+                                   .bindings = bindings,
+                                   .workload = {1, 1, 1}};
   EXPECT_STATUS(ingot_hal_queue_dispatch(queue, &dispatch), INVALID_ARGUMENT,
                 "binding 1: it begins at byte 6");
   ingot_hal_executable_release(executable);
@@ -181,12 +181,8 @@ static void binding_within_an_element_is_refused(void) {
   words[1] = (ingot_opencl_binding_t){.element_length = 2, .alignment = 4};
   parts.bindings = words;
   REQUIRE_OK(load_parts(&parts, false, &executable));
-  const ingot_hal_dispatch_t again = {.executable = executable,
-                                      .entry = KERNEL_ADD,
-                                      .binding_count = 3,
-                                      .bindings = bindings,
-                                      .workload = {1, 1, 1}};
-  EXPECT_STATUS(ingot_hal_queue_dispatch(queue, &again), INVALID_ARGUMENT,
+  dispatch.executable = executable;
+  EXPECT_STATUS(ingot_hal_queue_dispatch(queue, &dispatch), INVALID_ARGUMENT,
                 "expected a multiple of the 4 bytes that are read at once");
   ingot_hal_buffer_release(buffer);
   ingot_hal_queue_destroy(queue);
@@ -206,8 +202,22 @@ static void kernels_are_built_with_wide_indices_when_they_are_asked_for(void) {
   ingot_hal_executable_release(executable);
 }
 
-/* The echo kernel says how wide its indices are. 2^28 bytes may be an operand of 2^30 elements of
- * two bits; nobody touches them, so they take no memory. */
+/* What the echo kernel says of its call; element 5 is how wide its indices are. */
+static void echo(ingot_hal_queue_t *queue, ingot_hal_executable_t *executable,
+                 const ingot_hal_binding_t *bindings, const int64_t *constants, int64_t *back) {
+  const ingot_hal_dispatch_t dispatch = {.executable = executable,
+                                         .entry = KERNEL_ECHO,
+                                         .binding_count = 2,
+                                         .constant_count = 2,
+                                         .bindings = bindings,
+                                         .constants = constants,
+                                         .workload = {3, 2, 1}};
+  EXPECT_OK(ingot_hal_queue_dispatch(queue, &dispatch));
+  EXPECT_OK(ingot_hal_queue_read(queue, bindings[0].buffer, 0, back, 7 * sizeof(*back)));
+}
+
+/* 2^28 bytes may be an operand of 2^30 elements of two bits; nobody touches them, so they take no
+ * memory. */
 static void operand_of_more_than_two_to_the_30_elements_takes_wide_indices(void) {
   const int64_t length = (INT64_C(1) << 28) + 1;
   test_opencl_parts_t parts = test_opencl_kernel_parts();
@@ -227,15 +237,7 @@ static void operand_of_more_than_two_to_the_30_elements_takes_wide_indices(void)
     const ingot_hal_binding_t bindings[2] = {{target, 0, 56}, {large, length - 8 - missing, 8}};
     const int64_t constants[2] = {5, -6};
     int64_t back[7] = {0};
-    const ingot_hal_dispatch_t dispatch = {.executable = executable,
-                                           .entry = KERNEL_ECHO,
-                                           .binding_count = 2,
-                                           .constant_count = 2,
-                                           .bindings = bindings,
-                                           .constants = constants,
-                                           .workload = {3, 2, 1}};
-    EXPECT_OK(ingot_hal_queue_dispatch(queue, &dispatch));
-    EXPECT_OK(ingot_hal_queue_read(queue, target, 0, back, sizeof(back)));
+    echo(queue, executable, bindings, constants, back);
     EXPECT_EQUAL(back[0], 3);
     EXPECT_EQUAL(back[4], -6);
     EXPECT_EQUAL(back[5], missing ? 4 : 8);
@@ -259,15 +261,7 @@ static void large_constant_takes_wide_indices(void) {
   for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
     const ingot_hal_binding_t bindings[2] = {{target, 0, 56}, {target, 56, 8}};
     int64_t back[7] = {0};
-    const ingot_hal_dispatch_t dispatch = {.executable = executable,
-                                           .entry = KERNEL_ECHO,
-                                           .binding_count = 2,
-                                           .constant_count = 2,
-                                           .bindings = bindings,
-                                           .constants = cases[c],
-                                           .workload = {3, 2, 1}};
-    EXPECT_OK(ingot_hal_queue_dispatch(queue, &dispatch));
-    EXPECT_OK(ingot_hal_queue_read(queue, target, 0, back, sizeof(back)));
+    echo(queue, executable, bindings, cases[c], back);
     EXPECT_EQUAL(back[4], cases[c][1]);
     EXPECT_EQUAL(back[5], c == 0 ? 4 : 8);
   }

@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -58,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.prog += f" {options.command}"  # whose help lists what there is
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    with suppress(ValueError):  # this is not the main thread
+        # what is left ends what it has begun, such as C compilers
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         options.run(options)
         sys.stdout.flush()

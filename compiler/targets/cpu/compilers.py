@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
@@ -30,7 +30,15 @@ from ingot.compiler.targets.cpu.variants import Variant
 from ingot.hal.errors import CompileError
 from ingot.hal.file_cache import default_cache
 
-__all__ = ["COMMON_FLAGS", "Compiler", "Compilers", "find_compiler", "find_ziglang", "run_compiler"]
+__all__ = [
+    "COMMON_FLAGS",
+    "Compiler",
+    "Compilers",
+    "find_compiler",
+    "find_ziglang",
+    "first_failure",
+    "run_compiler",
+]
 
 COMMON_FLAGS = (
     "-std=gnu11",
@@ -80,6 +88,7 @@ static void (*const table[])(vector *, const vector *) = {add};
 __attribute__((visibility("default"))) const void *ingot_executable_query(uint32_t version);
 const void *ingot_executable_query(uint32_t version) { return version ? table : NULL; }
 """
+TIME_LIMIT = 1800  # seconds of one compiler, which takes a few for a file of kernels
 _GIVEN_UP = "compiling was given up"
 _INSTALL = "pip install ingot[cross] brings ziglang, which makes every variant"
 _MISSING = (
@@ -213,7 +222,7 @@ def run_compiler(
     command: Sequence[str], folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder. It reads no input; its messages may be of any encoding.
-    CompileError: it does not start."""
+    CompileError: it does not start, or does not end."""
     group = _group.get()
     try:
         process = (group or Compilers()).start(
@@ -231,10 +240,16 @@ def run_compiler(
         raise CompileError(f"the C compiler {command[0]} does not start: {error}") from None
     with process:
         try:
-            texts = process.communicate()
-        except BaseException:
-            process.kill()
-            raise
+            texts = process.communicate(timeout=TIME_LIMIT)
+        except subprocess.TimeoutExpired:
+            raise CompileError(
+                f"the C compiler has not ended after {TIME_LIMIT} seconds: {shlex.join(command)}\n"
+                "set CC to another compiler"
+            ) from None
+        finally:
+            if process.returncode is None:
+                _end(process, group is not None)
+                process.kill()
     if group is not None:
         group.leave(process)
     return subprocess.CompletedProcess(command, process.returncode, *texts)
@@ -247,6 +262,7 @@ class Compilers:
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[str]] = set()
         self._is_ended = False
+        self._failure: CompileError | None = None
 
     def take_thread(self) -> None:
         """What this thread runs is of them."""
@@ -267,16 +283,31 @@ class Compilers:
             if self._is_ended:
                 raise CompileError(_GIVEN_UP)
 
+    def failure(self, make: Callable[[], CompileError]) -> CompileError:
+        """What all of them fail with: what the first one makes."""
+        with self._lock:
+            self._failure = self._failure or make()
+            return self._failure
+
     def end(self) -> None:
         """End what runs, with the processes that it has started; none is begun any more."""
         with self._lock:
             self._is_ended = True
             for process in self._running:
-                with suppress(ProcessLookupError, PermissionError):  # the latter of macOS
-                    if os.name == "posix":
-                        os.killpg(process.pid, signal.SIGTERM)
-                    else:
-                        process.terminate()
+                _end(process, True)
+
+
+def _end(process: subprocess.Popen[str], has_group: bool) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # the latter of macOS
+        if has_group and os.name == "posix":
+            os.killpg(process.pid, signal.SIGTERM)
+        else:
+            process.terminate()
+
+
+def first_failure(make: Callable[[], CompileError]) -> CompileError:
+    """What compilers of this thread's pool fail with: what the first one makes."""
+    return (_group.get() or Compilers()).failure(make)
 
 
 _group: ContextVar[Compilers | None] = ContextVar("compilers of this thread", default=None)

@@ -16,6 +16,7 @@ import os
 import platform
 import shlex
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -33,6 +34,7 @@ from ingot.compiler.targets.cpu.compilers import (
     Compiler,
     Compilers,
     find_compiler,
+    first_failure,
     run_compiler,
 )
 from ingot.compiler.targets.cpu.headers import HEADER_FOLDER
@@ -421,12 +423,18 @@ def run(command: Sequence[str], folder: Path) -> None:
     done = run_compiler(command, folder)
     if done.returncode == 0 and (folder / command[command.index("-o") + 1]).is_file():
         return
+    raise first_failure(lambda: _failed(command, folder, done))
+
+
+def _failed(
+    command: Sequence[str], folder: Path, done: subprocess.CompletedProcess[str]
+) -> CompileError:
     kept = Path(tempfile.mkdtemp(prefix="ingot-failed-"))
     for path in folder.glob("*.c"):
         shutil.copy(path, kept)
     message = (done.stderr or done.stdout).strip()[:_MESSAGE_LENGTH]
     how = f"failed with exit status {done.returncode}" if done.returncode else "made no object"
-    raise CompileError(
+    return CompileError(
         f"the C compiler {how}:\n{message}\n"
         f"command: {shlex.join(command)}\nthe source was kept in {kept}\n"
         "set CC to another compiler (gcc 12, clang 14 and ziglang, or newer, are known to work)"

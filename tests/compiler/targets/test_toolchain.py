@@ -7,9 +7,11 @@ import errno
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,10 +169,12 @@ def test_a_changed_kernel_is_compiled_alone_and_gives_the_bytes_of_a_new_build(
     assert told[-1] == (1, 1)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="its compiler is a script of the shell")
-def test_who_leaves_without_the_objects_leaves_no_compiler_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """There is a file when a compiler has begun with kernels, which it does not end. None of them
+    and no folder is there behind the test."""
+    if os.name != "posix":
+        pytest.skip("its compiler is a script of the shell")
     begun, script, folder = tmp_path / "begun", tmp_path / "cc", tmp_path / "temporary"
     script.write_text(
         f"""#!/bin/sh
@@ -181,19 +185,52 @@ def test_who_leaves_without_the_objects_leaves_no_compiler_behind(
     script.chmod(0o755)
     folder.mkdir()
     monkeypatch.setenv("CC", str(script))
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(folder))
+    start = time.monotonic()
+    yield begun
+    assert time.monotonic() - start < 30  # what sleeps holds the compiler's output
+    assert begun.exists()
+    assert not list(folder.iterdir())
 
+
+def test_who_leaves_without_the_objects_leaves_no_compiler_behind(begun: Path) -> None:
     def interrupted() -> None:
         with toolchain.building_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None)):
             while not begun.exists():
                 time.sleep(0.01)
             raise KeyboardInterrupt
 
-    start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert time.monotonic() - start < 30  # what sleeps holds the compiler's output
-    assert not list(folder.iterdir())
+
+
+def test_a_command_that_is_terminated_leaves_no_compiler_behind(
+    begun: Path, tmp_path: Path
+) -> None:
+    def terminate() -> None:
+        while not begun.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=terminate)
+    thread.start()
+    model = str(Path(__file__).parents[3] / "samples" / "hello" / "hello.onnx")
+    with pytest.raises(SystemExit) as ended:
+        command(["compile", model, "-o", str(tmp_path / "hello.ingot")])
+    thread.join()
+    signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 128 + signal.SIGTERM
+
+
+def test_a_compiler_that_does_not_end_is_ended(
+    begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compilers.find_compiler(VARIANTS["x86-64-v3"])
+    monkeypatch.setattr(compilers, "TIME_LIMIT", 0.5)
+    with pytest.raises(CompileError, match=r"has not ended after 0\.5 seconds: .*kernels_0\.c"):
+        toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
 
 
 def test_files_depend_on_the_texts_alone() -> None:
@@ -382,10 +419,12 @@ def test_failing_compiler_keeps_the_source(tmp_path: Path, monkeypatch: pytest.M
     script.chmod(0o755)
     monkeypatch.setenv("CC", str(script))
     monkeypatch.setattr(toolchain.tempfile, "tempdir", str(tmp_path))
+    both = {VARIANTS[name]: kernels() for name in ("x86-64-v3", "x86-64-v2")}
     with pytest.raises(CompileError, match=r"status 3:\nout of luck") as failure:
-        toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+        toolchain.build_executable(both, Cache(None))
     kept = str(failure.value).split("kept in ")[1].split("\n")[0]
     assert list(Path(kept).glob("*.c"))
+    assert list(tmp_path.glob("ingot-*")) == [Path(kept)]
 
 
 def test_variants_are_chosen_by_name() -> None:

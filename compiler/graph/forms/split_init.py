@@ -32,7 +32,11 @@ _GROWTH = 1.25
 length and the time of a load, as `_SMALL` is."""
 
 _SMALL = 1 << 16
-"""Bytes that are always baked, unless they are made from packed elements."""
+"""Bytes that are always baked, unless they are made from packed elements or many codes."""
+
+_MANY = 1 << 12
+"""So many bytes are a weight, whose codes make the shorter file, and fewer are not worth a kernel
+of `init`."""
 
 _STAYING = frozenset({"broadcast", "iota", "constant", "global"})
 """Ops that stay in `main`: their results are large only on paper, or those of `init`."""
@@ -194,7 +198,9 @@ class _Baker:
         sources = self.sources(value)
         literals = [literal_of_value(each) for each in sources]
         kept = sum(each.array.nbytes for each in literals if each is not None)
-        small = length <= _SMALL and not any(map(_is_unpacked, sources))
+        codes = [each for each in literals if each is not None and each.dtype.bits == 8]
+        is_coded = length > _MANY and any(2 * each.array.size > count for each in codes)
+        small = length <= _SMALL and not is_coded and not any(map(_is_unpacked, sources))
         if not small and length > _GROWTH * kept:
             return None
         array = self.arrays.of(value)

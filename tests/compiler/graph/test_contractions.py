@@ -352,3 +352,14 @@ def test_what_grows_too_much_is_left_to_load_time() -> None:
     )
     assert names(after)["global"] == 1
     assert names(after, "init")["neg"] == 1
+
+
+@pytest.mark.parametrize("rows", [4, 100])
+def test_codes_of_a_small_weight_stay_in_the_file(rows: int) -> None:
+    def build(b: Builder, x: Any) -> Any:
+        codes = b.constant(np.resize(np.arange(99, dtype=np.int8), (rows, 40)), "i8")
+        scale = b.op("broadcast", constant(b, 0, 40), shape=(rows, 40), dimensions=(1,))
+        return b.op("add", x, b.op("mul", b.op("convert", codes, dtype=dtype("f32")), scale))
+
+    after = check_pass((split_init,), program(build, f"f32[{rows},40]"), normal(0, rows, 40))
+    assert ("init" in after.functions) == (rows == 100)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ingot.compiler.dispatch.outline import region_key
 from ingot.compiler.dispatch.write_regions import MAXIMUM_BINDINGS
-from ingot.compiler.graph.ops import Constant
+from ingot.compiler.graph.ops import Clamp, Constant
 from ingot.compiler.ir import (
     Block,
     Module,
@@ -70,6 +70,11 @@ def _bytes(number: Op) -> bytes:
     return Constant.of(number).value.array.tobytes()
 
 
+def _is_nan(number: Op) -> bool:
+    array = Constant.of(number).value.array
+    return bool((array != array).any())
+
+
 def _split(block: Block) -> list[Op]:
     """Give every op constants of its own for the numbers that are broadcast to be its operands;
     those that may be unknown, in order."""
@@ -86,6 +91,9 @@ def _split(block: Block) -> list[Op]:
             ops += [own, wide]
             if op.name in _UNKNOWN.get(tensor_type(own.result).dtype.name, ()):
                 numbers.append(own)
+        if op.name == "clamp" and tensor_type(op.result).dtype.is_float:
+            limits = map(_number_of, op.operands[::2])
+            op.attributes = Clamp(all(each and not _is_nan(each) for each in limits))
         ops.append(op)
     used = {operand for op in ops for each in _with_inner(op) for operand in each.operands}
     block.ops = [op for op in ops if op.name not in ("constant", "broadcast") or op.result in used]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from ingot.compiler.graph.ops import OPS, Compare, infer_types
+from ingot.compiler.graph.ops import OPS, Clamp, Compare, infer_types
 from ingot.compiler.ir import IndexType, Op, ScalarType, Type
 from ingot.compiler.ir.attributes import Attributes, declare
 from ingot.compiler.ir.dataclass import dataclass
@@ -40,6 +40,7 @@ __all__ = [
     "LOOP_OPS",
     "Access",
     "Axis",
+    "Clamp",
     "Compare",
     "Constant",
     "Dot4",

@@ -15,7 +15,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType
 from ingot.hal.spec import dtype as dtype_named
 
-__all__ = ["COSTLY", "DIRECTIONS", "Bitcast", "Compare", "Convert", "Direction"]
+__all__ = ["COSTLY", "DIRECTIONS", "Bitcast", "Clamp", "Compare", "Convert", "Direction"]
 
 Direction = Literal["eq", "ne", "lt", "le", "gt", "ge"]
 DIRECTIONS = get_args(Direction)
@@ -61,8 +61,14 @@ def _select(predicate: TensorType, a: TensorType, b: TensorType) -> TensorType:
     return a
 
 
-def _clamp(low: TensorType, x: TensorType, high: TensorType) -> TensorType:
-    return x
+@dataclass(frozen=True)
+class Clamp(Attributes):
+    """min(max(x, low), high). `numbers`: no limit is NaN."""
+
+    numbers: bool = False
+
+    def result(self, low: TensorType, x: TensorType, high: TensorType) -> TensorType:
+        return x
 
 
 @dataclass(frozen=True)
@@ -172,8 +178,7 @@ def _register_rows() -> None:
             "clamp",
             family,
             ("low: ordered", "x: ordered", "high: ordered"),
-            _clamp,
-            "min(max(x, low), high).",
+            Clamp,
             same=True,
         )
     )

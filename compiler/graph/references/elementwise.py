@@ -229,7 +229,7 @@ def _select(predicate: Array, a: Array, b: Array) -> Array:
     return np.where(predicate, a, b)
 
 
-def _clamp(low: Array, x: Array, high: Array) -> Array:
+def _clamp(low: Array, x: Array, high: Array, *, numbers: bool = False) -> Array:
     return _min(_max(x, low), high)
 
 

@@ -20,6 +20,7 @@ from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS, math_function
 from ingot.compiler.kernels.place_polls import PART
 from ingot.compiler.kernels.table import (
     Axis,
+    Clamp,
     Compare,
     Constant,
     Dot4,
@@ -398,9 +399,9 @@ class _Printer(CStructure):
         scalar = scalar_name(dtype_of(x))
 
         def call(name: str, value: str, bound: Value) -> str:
-            known = self.constants.get(bound, math.nan)
-            suffix = self._suffix(lanes)
-            if lanes > 1 and known != 0 and not math.isnan(known) and dtype_of(x).is_float:
+            suffix, known = self._suffix(lanes), self.constants.get(bound, math.nan)
+            is_number = Clamp.of(op).numbers or (known != 0 and not math.isnan(known))
+            if lanes > 1 and is_number and dtype_of(x).is_float:
                 return f"{name}_constant_{scalar}{suffix}({self._name(bound)}, {value})"
             return f"{name}_{scalar}{suffix}({value}, {self._name(bound)})"
 

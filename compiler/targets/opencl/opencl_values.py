@@ -14,7 +14,17 @@ from typing import ClassVar
 from ingot.compiler.ir import Function, IndexType, MemoryType, Op, Value, defined_by
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS
-from ingot.compiler.kernels.table import Compare, Constant, Dot4, Fma, For, Lane, Reduce, Shuffle
+from ingot.compiler.kernels.table import (
+    Clamp,
+    Compare,
+    Constant,
+    Dot4,
+    Fma,
+    For,
+    Lane,
+    Reduce,
+    Shuffle,
+)
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.opencl.opencl_types import LANES, SWIZZLE, TYPES, vector_type
 from ingot.hal.errors import CompileError
@@ -238,8 +248,10 @@ class ValuePrinter(CStructure):
         element = dtype_of(x)
         scalar = _float_name(x) if element.is_float else element.name
 
+        are_numbers = Clamp.of(op).numbers and element.is_float
+
         def call(name: str, value: str, bound: Value) -> str:
-            if not math.isnan(self.known.get(bound, math.nan)):
+            if are_numbers or not math.isnan(self.known.get(bound, math.nan)):
                 return self._call(f"{name}_constant_{scalar}", lanes, self._name(bound), value)
             return self._call(f"{name}_{scalar}", lanes, value, self._name(bound))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from ingot.compiler.dispatch.form_dispatches import form_dispatches
 from ingot.compiler.dispatch.outline import outline
 from ingot.compiler.dispatch.share_numbers import share_numbers
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.graph.ops import Constant
+from ingot.compiler.graph.ops import Clamp, Constant
 from ingot.compiler.ir import Function, Module, TensorType, Value, walk
 from ingot.hal.spec import dtype
 from tests.support.programs import program
@@ -71,11 +72,12 @@ def test_a_single_region_keeps_its_numbers() -> None:
     assert all(str(each.type) != "f32[]" for each in entry.arguments)
 
 
-def test_limits_and_zero_points_of_layers_are_read() -> None:
+@pytest.mark.parametrize("most", [9.0, np.nan])
+def test_limits_and_zero_points_of_layers_are_read(most: float) -> None:
     def build(b: Builder, x: Value) -> Value:
         for low, zero in ((-3.0, 5), (-4.0, 6)):
             y = b.value("dot_packed", b.value("reshape", x, shape=(1024, 4)), weight(b), n=64)
-            limits = [b.full(each, F32, (1024, 64)) for each in (low, 9.0)]
+            limits = [b.full(each, F32, (1024, 64)) for each in (low, most)]
             y = b.value("convert", b.value("clamp", limits[0], y, limits[1]), dtype=I32)
             y = b.value("mul", y, b.full(zero, I32, (1024, 64)))
             x = b.value("slice", b.value("convert", y, dtype=F32), start=(0, 0), limit=SHAPE)
@@ -85,4 +87,6 @@ def test_limits_and_zero_points_of_layers_are_read() -> None:
     (entry,) = products(outline(share_numbers(form_dispatches(module))))
     kinds = [str(each.type) for each in entry.arguments]
     assert (kinds.count("f32[]"), kinds.count("i32[]")) == (1, 1)
-    assert numbers(entry) == [9.0]
+    np.testing.assert_array_equal(numbers(entry), [most])
+    (clamp,) = (op for op in walk(entry) if op.name == "clamp")
+    assert Clamp.of(clamp).numbers == (most == 9)

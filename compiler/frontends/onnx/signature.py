@@ -206,9 +206,8 @@ def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType | Pa
     element = dtype("i64") if is_given else dtype_of(tensor.elem_type)
     if element is None:
         found = element_type_name(tensor.elem_type)
-        raise CompileError(
-            f"graph input '{value.name}' has element type {found}: use a numeric one"
-        )
+        use = "make it no optional" if is_text(type) else "use a numeric one"
+        raise CompileError(f"graph input '{value.name}' has element type {found}: {use}")
     for index, dim in enumerate(tensor.shape.dim):
         if dim.dim_value < 0:
             raise CompileError(

@@ -30,11 +30,11 @@ from ingot.compiler.frontends.onnx.structures import (
     list_of_types,
 )
 from ingot.compiler.frontends.onnx.tensors import dtype_of
-from ingot.compiler.frontends.strings import Strings, move, pack, tensor_shape
+from ingot.compiler.frontends.strings import Strings, from_ends, move, pack, tensor_shape
 from ingot.compiler.ir import ListType, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, symbol
 from ingot.compiler.ir.dims import minimum as least
-from ingot.hal.spec import DType, dtype
+from ingot.hal.spec import dtype
 
 __all__: list[str] = []
 
@@ -305,49 +305,54 @@ def sequence_map(node: Node) -> tuple[Structure, ...]:
     """The body of every element; further inputs are sequences of the same length, or tensors
     that all elements see."""
     graph = node.graph("body")
-    unsupported(
-        any(isinstance(each, StringItems) for each in node.inputs),
-        "it maps a sequence of strings: use a Loop of SequenceAt and SequenceInsert",
-    )
-    first = _sequence(node)
-    others = [node.given(index) for index in range(1, len(node.inputs))]
+    first, *others = (node.given(index) for index in range(len(node.inputs)))
+    if not isinstance(first, StringItems):
+        first = _sequence(node)
+    empty = [_empty(each) for each in graph.output]
     for given, inner in zip((first, *others), graph.input, strict=False):
         tensor = inner.type.tensor_type
+        given = given.ends if isinstance(given, StringItems) else given
         if not isinstance(given, Value) or not isinstance(given.type, ListType):
             continue
         if given.type.any_rank and tensor.HasField("shape"):
             node.learn_rank(given, len(tensor.shape.dim))
-    if isinstance(first, Items):
-        length = len(first.elements)
-        rows = [[first.elements[place], *_at(others, place)] for place in range(length)]
-        made = [node.bodies.lower(graph, row, node.builder) for row in rows]
-        dtypes = [_declared_dtype(each) for each in graph.output]
+    has_texts = any(isinstance(each, StringItems) for each in (*others, *empty))
+    if isinstance(first, Items) and not has_texts:
+        rows = [[each, *_at(others, place)] for place, each in enumerate(first.elements)]
+        made = [_made(node.bodies.lower(graph, row, node.builder), empty) for row in rows]
         return tuple(
-            Items(tuple(_only_tensors([row[place] for row in made])), element)
-            for place, element in enumerate(dtypes)
+            Items(tuple(row[place] for row in made), each.dtype)  # type: ignore[misc, union-attr]
+            for place, each in enumerate(empty)
         )
-    lists = [
-        _list(each, node) if _is_sequence(each) else each  # type: ignore[arg-type]
-        for each in (first, *others)
-    ]
+    lists = [_listed(node, each) for each in (first, *others)]
 
     def take_step(inner: Node, index: Value, running: Value, carried: Sequence[Structure]) -> Step:
         at = inner.define_size(index, "element", "the position")
-        row = [
-            element_at(inner, each, at)
-            if isinstance(each, Value) and isinstance(each.type, ListType)
-            else each
-            for each in lists
-        ]
-        made = _only_tensors(node.bodies.lower(graph, row, inner.builder))
-        following: list[Structure] = []
-        for sequence, element in zip(carried, made, strict=True):
-            following.append(_inserted(inner, sequence, element, at))
-        return Step(None, following, [])
+        row = [_element(inner, each, at) for each in lists]
+        made = _made(node.bodies.lower(graph, row, inner.builder), empty)
+        pairs = zip(carried, made, strict=True)
+        return Step(None, [_inserted(inner, *pair, at) for pair in pairs], [])
 
-    empty = [Items((), _declared_dtype(each)) for each in graph.output]
-    results, _ = Loop(node, node.size(_length(first, node)), None, empty, take_step).run()
+    count = _length(first.ends if isinstance(first, StringItems) else first, node)
+    results, _ = Loop(node, node.size(count), None, empty, take_step).run()
     return tuple(results)
+
+
+def _listed(node: Node, given: Structure) -> Structure:
+    """Sequences as lists; what all elements see as it is."""
+    if isinstance(given, StringItems):
+        return StringItems(_list(given.ends, node), _list(given.data, node))
+    return _list(given, node) if _is_sequence(given) else given  # type: ignore[arg-type]
+
+
+def _element(node: Node, given: Structure, at: Dim) -> Structure:
+    """Element `at` of lists; what all elements see as it is."""
+    if isinstance(given, StringItems):
+        parts = (_element(node, part, at) for part in (given.ends, given.data))
+        return from_ends(node, *parts)  # type: ignore[arg-type]
+    if isinstance(given, Value) and isinstance(given.type, ListType):
+        return element_at(node, given, at)
+    return given
 
 
 def _is_sequence(structure: Structure) -> bool:
@@ -371,18 +376,29 @@ def _at(others: Sequence[Structure], place: int) -> list[Structure]:
     return row
 
 
-def _only_tensors(structures: Sequence[Structure]) -> list[Value]:
-    tensors = [each for each in structures if isinstance(each, Value)]
-    given = all(isinstance(each.type, TensorType) for each in tensors)
-    unsupported(len(tensors) < len(structures) or not given, "its body gives what is no tensor")
-    return tensors
+def _made(structures: Sequence[Structure], sequences: Sequence[Structure]) -> list[Value | Strings]:
+    """What a body gives, which goes into these sequences."""
+    made: list[Value | Strings] = []
+    for each, sequence in zip(structures, sequences, strict=True):
+        texts, of_texts = isinstance(each, Strings), isinstance(sequence, StringItems)
+        tensor = isinstance(each, Value) and isinstance(each.type, TensorType)
+        unsupported(
+            texts != of_texts or not (texts or tensor),
+            "its body gives what is no tensor, or of another type than it declares: fix the model",
+        )
+        made.append(each)  # type: ignore[arg-type]
+    return made
 
 
-def _declared_dtype(value: onnx.ValueInfoProto) -> DType:
-    element = dtype_of(value.type.tensor_type.elem_type)
+def _empty(value: onnx.ValueInfoProto) -> Structure:
+    """The sequence of none of what a body gives."""
+    kind = value.type.tensor_type.elem_type
+    if kind == onnx.TensorProto.STRING:
+        return StringItems(Items((), dtype("i64")), Items((), dtype("u8")))
+    element = dtype_of(kind)
     if element is None:
         raise UnsupportedNode(f"its body gives '{value.name}' of no numeric dtype: fix the model")
-    return element
+    return Items((), element)
 
 
 # Optionals.

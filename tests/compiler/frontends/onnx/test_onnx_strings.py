@@ -442,6 +442,35 @@ def test_sequences_of_strings_as_arguments() -> None:
         model([np.array([1])], [], np.array(0))
 
 
+def test_a_body_is_mapped_over_sequences_of_strings() -> None:
+    """Strings to strings and numbers, and numbers to strings."""
+    ends = [make_value("e", ["k"], TEXT), make_value("f", None, TEXT)]
+    nodes = [Node("StringConcat", ["e", "x"], ["f"]), Node("Size", ["e"], ["n"])]
+    size = make_value("n", [], TensorProto.INT64)
+    joins = helper.make_graph(nodes, "join", ends[:1], [ends[1], size])
+    names = helper.make_graph(
+        [Node("Add", ["k", "one"], ["next"]), Node("Cast", ["next"], ["text"], to=TEXT)], "name",
+        [make_value("k", [], TensorProto.INT64)], [make_value("text", [], TEXT)],
+    )  # fmt: skip
+    nodes = [
+        Node("SplitToSequence", ["w"], ["s"], axis=0),
+        Node("SequenceMap", ["s"], ["long", "sizes"], body=joins),
+        Node("SequenceMap", ["sizes"], ["texts"], body=names),
+        Node("SequenceConstruct", ["x", "x"], ["pair"]),
+        Node("SequenceMap", ["pair"], ["twice", "ones"], body=joins),
+    ]
+    kinds = {"long": TEXT, "sizes": TensorProto.INT64, "texts": TEXT, "twice": TEXT}
+    inputs = [make_value("w", ["n"], TEXT), make_value("x", [1], TEXT)]
+    source = _model(nodes, inputs, [sequence(name, kind) for name, kind in kinds.items()])
+    source.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1), "one"))
+    run = interpreted(import_onnx(source))
+    for words in (["a", "", "ünï"], []):
+        got = run([_array(words), _array(["!"])])
+        wanted = [[[word + "!"] for word in words], [1] * len(words), ["2"] * len(words)]
+        wanted.append([["!!"]] * 2)
+        assert [[np.asarray(x).tolist() for x in each] for each in got] == wanted
+
+
 def test_names_of_bytes_are_taken() -> None:
     x, number = make_value("x", ["n"], TEXT), make_value("x.utf8", ["n"])
     y, result = make_value("y", ["n"], TEXT), make_value("y.utf8", ["n"])
@@ -458,6 +487,10 @@ def test_optionals_of_strings_are_no_results() -> None:
     x = make_value("x", ["n"], TEXT)
     with pytest.raises(ingot.CompileError, match=r"'y' is optional\(string\[n\]\).*OptionalGet"):
         import_onnx(_model([Node("Optional", ["x"], ["y"])], [x], [maybe]))
+    with pytest.raises(
+        ingot.CompileError, match="'y' has element type STRING: make it no optional"
+    ):
+        import_onnx(_model([Node("OptionalGetElement", ["y"], ["x"])], [maybe], [x]))
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def murmur_hash(node: Node) -> Value:
 def _words(node: Node, x: Value) -> tuple[Value, Value]:
     """u32[..., words] of numbers, and how many bytes each has."""
     bits = type_of(x).dtype.bits
-    unsupported(bits not in (32, 64), f"its input is {x.type}: elements of 32 and 64 bits are")
+    unsupported(bits not in (32, 64), f"its input is {x.type}, expected 32 or 64 bits")
     word = dtype("u32")
     if bits == 64:
         words = node.op("reinterpret", x, dtype=word)

@@ -100,14 +100,15 @@ def gated_delta_net(node: Node) -> tuple[Value, Value]:
     rule = node.text("update_rule", "gated_delta")
     unsupported(rule not in _RULES, f"its update_rule is '{rule}'")
     unsupported(node.optional(3) is not None, "its texts differ in length: pad them")
-    unsupported(node.integer("state_update_capacity", 0) != 0, "its state_update_capacity is not 0")
-    for name, place in (("gated", 4), ("delta", 5)):
+    capacity = node.integer("state_update_capacity", 0)
+    unsupported(capacity != 0, f"its state_update_capacity is {capacity}: 0 is supported")
+    for name, place, what in (("gated", 4, "decay"), ("delta", 5, "beta")):
         is_there = node.optional(place) is not None
-        unsupported(is_there != (name in rule), f"input {place} and its update_rule differ")
+        unsupported(is_there != (name in rule), f"{what} and '{rule}' differ: fix the model")
     past = node.optional(6)
     unsupported(node.optional(1) is None, "its query holds keys and values, too: split them")
     parts = [node.input(place) for place in range(3)]
-    unsupported(past is None and type_of(parts[0]).rank == 3, "its initial_state is missing")
+    unsupported(past is None and type_of(parts[0]).rank == 3, "it has no state: fix the model")
     count = shape_of(parts[0])[0] if past is None else shape_of(past)[0]
     query, key, value = (_of_batch(node, x, count, 1) for x in parts)
     heads, width = shape_of(value)[2:]

@@ -23,9 +23,9 @@ __all__: list[str] = []
 _COLUMNS, _ROWS = 0, 1
 
 
-def _order(node: Node, *names: str, default: int = _ROWS) -> None:
+def _order(node: Node, *names: str) -> None:
     for name in names:
-        order = node.integer(name, default)
+        order = node.integer(name, _ROWS)
         unsupported(order != _ROWS, f"its {name} is {order}: rows (1) are supported")
 
 
@@ -47,7 +47,7 @@ def _through(node: Node, x: Value, place: int) -> Value:
 def _product(node: Node, weight: int, order: str, scale: int, x: Value, bias: int) -> Value:
     """f32: x of 8 bits with the scale at 1, times a weight of 8 bits, plus a bias."""
     given = node.integer(order, _COLUMNS)
-    unsupported(given not in (_COLUMNS, _ROWS), f"its {order} is {given}: columns or rows are")
+    unsupported(given not in (_COLUMNS, _ROWS), f"its {order} is {given}, expected 0 or 1")
     w = node.input(weight)
     if given == _COLUMNS:
         w = node.transpose(node.reshape(w, shape_of(w)[::-1]), (1, 0))

@@ -122,8 +122,8 @@ ingot_status_t ingot_session_fork(ingot_session_t *session, ingot_session_t **ou
  * Little-endian, without gaps: a header; per variable a signature, its dims in i64 (an open one is
  * the length in bytes), and its name; per variable its bytes as runs of blocks, of which those at
  * the start of a run are zeros and left out, so that a cache costs what is used of it; a crc of all
- * that. A variable that grows has zeros left out only behind all others, so its bytes in the file
- * tell how much memory it may ask for. */
+ * that. A variable that grows has one run, whose zeros are behind the others, so its bytes in the
+ * file tell how much memory it may ask for. */
 
 #define STATE_MAGIC "INGOTST\n"
 #define STATE_VERSION 1u
@@ -230,20 +230,13 @@ static bool is_zero(const uint8_t *data, size_t length) {
   return data[0] == 0 && memcmp(data, data + 1, length - 1) == 0;
 }
 
-static ingot_status_t put_bytes(state_stream_t *stream, const uint8_t *data, int64_t length,
-                                bool grows) {
+static ingot_status_t put_bytes(state_stream_t *stream, const uint8_t *data, int64_t length) {
   uint32_t count = blocks_of(length);
-  uint32_t whole = grows ? count : 0; /* blocks from the first on that are written as they are */
-  while (whole > 0 &&
-         is_zero(data + (int64_t)(whole - 1) * BLOCK_LENGTH, length_of(length, whole - 1, 1))) {
-    --whole;
-  }
   for (uint32_t block = 0; block < count;) {
     state_run_t run = {0, 0};
     uint32_t first = block;
     for (; block < count; ++block) {
-      if (block >= whole &&
-          is_zero(data + (int64_t)block * BLOCK_LENGTH, length_of(length, block, 1))) {
+      if (is_zero(data + (int64_t)block * BLOCK_LENGTH, length_of(length, block, 1))) {
         if (run.blocks > 0) break;
         ++run.zeros;
       } else {
@@ -258,13 +251,25 @@ static ingot_status_t put_bytes(state_stream_t *stream, const uint8_t *data, int
   return NULL;
 }
 
+static ingot_status_t put_growing(state_stream_t *stream, const uint8_t *data, int64_t length) {
+  state_run_t run = {0, blocks_of(length)};
+  while (run.blocks > 0 && is_zero(data + (int64_t)(run.blocks - 1) * BLOCK_LENGTH,
+                                   length_of(length, run.blocks - 1, 1))) {
+    --run.blocks;
+    ++run.zeros;
+  }
+  INGOT_TRY(state_put(stream, &run, sizeof(run)));
+  return state_put(stream, data, length_of(length, 0, run.blocks));
+}
+
 static ingot_status_t put_variable(state_stream_t *stream, const ingot_module_t *module,
                                    uint32_t ordinal, ingot_vm_variable_t *variable) {
   void *data = NULL;
   ingot_buffer_t *buffer = variable->buffer;
   bool grows = ingot_module_variable_length(module, ordinal, -1) < 0;
   INGOT_TRY(ingot_hal_buffer_map(buffer, 0, buffer->length, INGOT_HAL_ACCESS_READ, &data));
-  ingot_status_t status = put_bytes(stream, data, buffer->length, grows);
+  ingot_status_t status =
+      grows ? put_growing(stream, data, buffer->length) : put_bytes(stream, data, buffer->length);
   ingot_hal_buffer_unmap(buffer, data);
   return status;
 }
@@ -326,9 +331,9 @@ static ingot_status_t check_signature(state_stream_t *stream, const ingot_module
   const state_signature_t own = variable_signature(module, ordinal, variable, own_dims);
   if (found.rank > 0 && ingot_module_variable_length(module, ordinal, -1) < 0) {
     int64_t row = ingot_module_variable_length(module, ordinal, 1);
-    bool fits =
-        dims[0] >= 0 && dims[0] / BLOCK_LENGTH < UINT32_MAX && row > 0 && dims[0] % row == 0;
-    if (fits) variable->saved_length = own_dims[0] = dims[0];
+    bool fits = dims[0] >= 0 && dims[0] / BLOCK_LENGTH < UINT32_MAX && row > 0;
+    if (fits && dims[0] % row == 0) own_dims[0] = dims[0];
+    variable->saved_length = own_dims[0];
   }
   bool is_same = found.dtype == own.dtype && found.rank == own.rank &&
                  found.name_length == own.name_length &&
@@ -350,19 +355,14 @@ static ingot_status_t check_signature(state_stream_t *stream, const ingot_module
       "the state is of another module: it has %s where the session has %s", text, own_text);
 }
 
-/* Of `count` blocks at most. */
-static ingot_status_t get_run(state_stream_t *stream, uint32_t count, state_run_t *out_run) {
-  INGOT_TRY(state_get(stream, out_run, sizeof(*out_run)));
-  uint64_t sum = (uint64_t)out_run->zeros + out_run->blocks;
-  if (sum > 0 && sum <= count) return NULL;
-  return state_damaged(stream, "a run of blocks is too long");
-}
-
 static ingot_status_t get_bytes(state_stream_t *stream, uint8_t *data, int64_t length) {
   uint32_t count = blocks_of(length);
   for (uint32_t block = 0; block < count;) {
     state_run_t run;
-    INGOT_TRY(get_run(stream, count - block, &run));
+    INGOT_TRY(state_get(stream, &run, sizeof(run)));
+    uint64_t sum = (uint64_t)run.zeros + run.blocks;
+    if (sum == 0 || sum > count - block)
+      return state_damaged(stream, "a run of blocks is too long");
     size_t zeros = length_of(length, block, run.zeros);
     memset(data + (int64_t)block * BLOCK_LENGTH, 0, zeros);
     block += run.zeros;
@@ -375,59 +375,42 @@ static ingot_status_t get_bytes(state_stream_t *stream, uint8_t *data, int64_t l
   return NULL;
 }
 
-/* Room for at least twice as many bytes, or for some instead of none, with zeros behind. */
-static ingot_status_t grow_variable(const state_stream_t *stream, ingot_vm_variable_t *variable,
-                                    int64_t length) {
-  ingot_vm_context_t *context = &stream->session->context;
-  ingot_status_t status = ingot_vm_context_part(context, variable, length, NULL, 0);
-  if (!status) status = ingot_hal_queue_wait(context->queue);
-  ingot_vm_context_finish_call(context);
+#define STEP_LENGTH (1 << 22)
+
+/* The first bytes of what grows, in memory that is made as they come: for twice as many as the file
+ * has had so far, and STEP_LENGTH. */
+static ingot_status_t get_rows(state_stream_t *stream, size_t length, void **out_data) {
+  ingot_status_t status = NULL;
+  for (size_t done = 0; !status && done < length;) {
+    size_t step = done + STEP_LENGTH < length - done ? done + STEP_LENGTH : length - done;
+    status =
+        ingot_reallocate_array(ingot_session_allocator(stream->session), done + step, 1, out_data);
+    if (!status) status = state_get(stream, (uint8_t *)*out_data + done, step);
+    done += step;
+  }
   return status;
 }
 
-#define FIRST_LENGTH (1 << 22)
-
-static int64_t whole_rows(int64_t length, int64_t row) { return (length + row - 1) / row * row; }
-
-/* The first bytes up to `end`, and `length` in all. Room is made as they come: for eight times as
- * many as the file has had so far, and FIRST_LENGTH. */
-static ingot_status_t get_rows(state_stream_t *stream, ingot_vm_variable_t *variable, int64_t row,
-                               int64_t end, int64_t length) {
-  for (int64_t done = 0; done < end;) {
-    if (done == variable->buffer->length) {
-      int64_t more = done > FIRST_LENGTH / 2 ? 2 * done : FIRST_LENGTH;
-      bool is_near = length <= 8 * done + FIRST_LENGTH;
-      INGOT_TRY(grow_variable(stream, variable, is_near ? length : whole_rows(more, row)));
-    }
-    int64_t room = variable->buffer->length - done;
-    int64_t count = end - done < room ? end - done : room;
-    void *data = NULL;
-    INGOT_TRY(ingot_hal_buffer_map(variable->buffer, done, count, INGOT_HAL_ACCESS_WRITE, &data));
-    ingot_status_t status = state_get(stream, data, (size_t)count);
-    ingot_hal_buffer_unmap(variable->buffer, data);
-    INGOT_TRY(status);
-    done += count;
-  }
-  return variable->buffer->length < length ? grow_variable(stream, variable, length) : NULL;
-}
-
-/* Zeros behind all other bytes are room; so much of it that the file could ask for any memory is
- * left away. */
+/* Zeros are rows, too, unless there are many more of them than others. */
 static ingot_status_t get_growing(state_stream_t *stream, ingot_vm_variable_t *variable,
                                   int64_t row) {
-  int64_t length = variable->saved_length;
-  uint32_t count = blocks_of(length);
+  const ingot_vm_context_t *context = &stream->session->context;
+  int64_t room = variable->saved_length;
   state_run_t run;
-  if (count == 0) return NULL;
-  INGOT_TRY(get_run(stream, count, &run));
-  if (run.zeros > 0 && run.blocks > 0) return state_damaged(stream, "rows lack those in front");
-  int64_t end = (int64_t)length_of(length, 0, run.blocks);
-  bool is_near = length - end <= end + FIRST_LENGTH;
-  INGOT_TRY(get_rows(stream, variable, row, end, is_near ? length : whole_rows(end, row)));
-  count -= run.zeros + run.blocks;
-  if (count == 0) return NULL;
-  INGOT_TRY(get_run(stream, count, &run));
-  return run.zeros == count ? NULL : state_damaged(stream, "rows lack those in front");
+  void *data = NULL;
+  INGOT_TRY(state_get(stream, &run, sizeof(run)));
+  if ((uint64_t)run.zeros + run.blocks != blocks_of(room)) {
+    return state_damaged(stream, "a run of blocks is too long");
+  }
+  int64_t end = (int64_t)length_of(room, 0, run.blocks);
+  if (room - end > end + STEP_LENGTH) room = (end + row - 1) / row * row;
+  ingot_status_t status = get_rows(stream, (size_t)end, &data);
+  if (!status) status = ingot_vm_variable_renew(&context->state, variable, room);
+  if (!status) status = ingot_hal_buffer_write(variable->buffer, 0, end, data);
+  ingot_release_memory(ingot_session_allocator(stream->session), data);
+  INGOT_TRY(status);
+  INGOT_TRY(ingot_hal_queue_fill(context->queue, variable->buffer, end, room - end, 0, 1));
+  return ingot_hal_queue_wait(context->queue);
 }
 
 static ingot_status_t get_variable(state_stream_t *stream, const ingot_module_t *module,

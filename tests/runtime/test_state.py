@@ -238,7 +238,7 @@ def test_a_saved_variable_that_grows_asks_for_no_more_than_its_file_holds(
     path.write_bytes(data)
     with pytest.raises(ingot.DataLoss):
         other.load_state(path)
-    struct.pack_into("<II", data, at + 8 + len("rows"), 0, (1 << 31) - 1)  # and as many bytes
+    struct.pack_into("<II", data, at + 8 + len("rows"), 0, 1 << 31)  # and as many bytes
     path.write_bytes(data)
     with pytest.raises(ingot.DataLoss, match="it ends too early"):
         other.load_state(path)

@@ -752,8 +752,8 @@ INGOT_API ingot_status_t ingot_session_save_state(ingot_session_t *session,
 
 /* Sets all variables, if all can be read, else none. DataLoss for what is damaged or no state,
  * Incompatible for another version, InvalidArgument for the state of another module, which names
- * the first variable that differs. What variables that grow take of memory is some 4 MB and at most
- * eight times what has been read of them. */
+ * the first variable that differs. Variables that grow take memory in proportion to what is
+ * read of them. */
 INGOT_API ingot_status_t ingot_session_load_state(ingot_session_t *session,
                                                   ingot_read_function_t read, void *user);
 

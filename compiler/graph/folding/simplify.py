@@ -33,6 +33,9 @@ from ingot.hal.spec import DType
 
 __all__ = ["simplify"]
 
+_MOST_RUNS = 8
+"""Slices that a take of known places becomes: each has code of its own in a kernel."""
+
 
 def simplify(module: Module) -> Module:
     """Apply all rules to every function; returns the module."""
@@ -280,7 +283,8 @@ def _slice_of_concatenate(op: Op, builder: Builder) -> Value | None:
 
 
 def _take_constant(op: Op, builder: Builder) -> Value | None:
-    """A take of one place, or of neighbours in order, known now, is a slice."""
+    """A take of places known now that are a few runs of neighbours, rising or falling, as padding
+    by reflection has, is their slices side by side."""
     operand, indices = op.operands
     literal = literal_of_value(indices)
     axis = Take.of(op).axis
@@ -291,15 +295,32 @@ def _take_constant(op: Op, builder: Builder) -> Value | None:
     places = [int(place) for place in literal.array.reshape(-1)]
     if Take.of(op).mode == "wrap_check":
         places = [place + bound if place < 0 else place for place in places]
-    first = places[0] if places else 0
-    if places != list(range(first, first + len(places))):
+    runs = _runs(places)
+    if not runs or min(places) < 0 or max(places) >= bound:
         return None
-    if not places or first < 0 or first + len(places) > bound:
-        return None
-    start, limit = [0] * len(shape), list(shape)
-    start[axis], limit[axis] = first, first + len(places)
-    value = builder.value("slice", operand, start=tuple(start), limit=tuple(limit))
+    parts = []
+    for first, last in runs:
+        start, limit = [0] * len(shape), list(shape)
+        start[axis], limit[axis] = min(first, last), max(first, last) + 1
+        part = builder.value("slice", operand, start=tuple(start), limit=tuple(limit))
+        parts.append(builder.value("reverse", part, axes=(axis,)) if last < first else part)
+    value = parts[0] if len(parts) == 1 else builder.value("concatenate", *parts, axis=axis)
     return builder.value("reshape", value, shape=tensor_type(op.result).shape)
+
+
+def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last place of each run of neighbours; none, if one in four begins a run."""
+    runs: list[tuple[int, int]] = []
+    most = max(min(len(places) // 4, _MOST_RUNS), 1)
+    begin = 0
+    while begin < len(places) and len(runs) <= most:
+        end, step = begin + 1, 0
+        while end < len(places) and places[end] - places[end - 1] in ((step,) if step else (1, -1)):
+            step = places[end] - places[end - 1]
+            end += 1
+        runs.append((places[begin], places[end - 1]))
+        begin = end
+    return runs if len(runs) <= most else []
 
 
 def _pad_nothing(op: Op, builder: Builder) -> Value | None:

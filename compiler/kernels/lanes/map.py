@@ -27,6 +27,7 @@ from ingot.compiler.kernels.schedule import (
     guess,
     loads_of,
     merge_axes,
+    power_of_two,
     trace_with_splits,
 )
 from ingot.compiler.kernels.trace import Apply, Choose, InRange, Load, Node, Tracer, walk_nodes
@@ -332,9 +333,13 @@ class _Lowering:
         if rest == 0 or self._always_full():
             return
 
+        # Of a part that is short a vector of as many lanes: where it is gathered, all cost.
+        width = power_of_two(rest) if isinstance(rest, int) and self.places else lanes
+        live = None if width == rest else rest
+
         def tail() -> None:
-            with emitter.along(axis, full_end, lanes, rest, aligned=aligned):
-                self._store(emitter, rest)
+            with emitter.along(axis, full_end, width, live, aligned=aligned):
+                self._store(emitter, live)
 
         if isinstance(rest, int):
             tail()

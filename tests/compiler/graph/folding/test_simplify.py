@@ -233,6 +233,24 @@ def test_element_wise_ops_on_scalars_fold_at_symbolic_shapes() -> None:
     assert names(after) == {"constant": 1, "broadcast": 1, "add": 1, "return": 1}
 
 
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ([2, 1, 0, *range(1, 8), 6, 5], {"slice": 3, "reverse": 2, "concatenate": 1}),
+        ([0, 0, *range(8), 7, 7], {"constant": 1, "take": 1}),
+        ([5, 0, 1, 3, 7], {"constant": 1, "take": 1}),
+    ],
+)
+def test_a_take_of_few_runs_of_places_is_slices(
+    places: list[int], expected: dict[str, int]
+) -> None:
+    def build(b: Builder, x: Any) -> Any:
+        return b.op("take", x, b.constant(np.array(places)), axis=1, mode="check")
+
+    after = check_pass(PASSES, program(build, "f32[n,8]"), normal(0, 3, 8))
+    assert names(after) == {**expected, "return": 1}
+
+
 def test_dead_code_goes() -> None:
     def build(b: Builder, x: Any) -> Any:
         b.op("exp", b.op("neg", x))

@@ -38,6 +38,7 @@ class KernelClass:
     name: str
     roots: tuple[str, ...] = ()  # ops, each of which makes an entry one of this class
     one_schedule: bool = False  # whose loops are the same for one item and for many, in no room
+    in_words: bool = False  # it asks what products of words a target has
 
     def lower(self, function: Function, target: TargetInfo) -> Kernel:
         """The kernel of an entry for one variant. A program needs few of the schedules, which are
@@ -51,10 +52,10 @@ class KernelClass:
 KERNEL_CLASSES = (
     KernelClass("map"),
     KernelClass("row", ("reduce", "arg_max", "arg_min")),
-    KernelClass("contraction", ("dot_packed", "dot_coded", "dot_general")),
-    KernelClass("convolution", ("conv_packed",)),
+    KernelClass("contraction", ("dot_packed", "dot_coded", "dot_general"), in_words=True),
+    KernelClass("convolution", ("conv_packed",), in_words=True),
     KernelClass("winograd", ("conv_winograd",)),
-    KernelClass("depthwise", ("depthwise",)),
+    KernelClass("depthwise", ("depthwise",), in_words=True),
     KernelClass("attention", ("attention", "attention_paged")),
     KernelClass("window", ("reduce_window",)),
     KernelClass("cumulative", ("cumulative",)),
@@ -64,7 +65,7 @@ KERNEL_CLASSES = (
     KernelClass("compaction", ("count_true", "locate_true")),
     KernelClass("dynamic_update_slice", ("dynamic_update_slice",), one_schedule=True),
     KernelClass("suppress", ("suppress",), one_schedule=True),
-    KernelClass("scaled", ("dot_scaled",), one_schedule=True),
+    KernelClass("scaled", ("dot_scaled",), one_schedule=True, in_words=True),
     KernelClass("own", ("kernel_call",), one_schedule=True),
 )
 """In no order: an entry has one root at most, and without one it is of the class "map"."""
@@ -117,11 +118,19 @@ def lower_entries(module: Module, targets: Sequence[TargetInfo]) -> dict[str, tu
 
 
 def _lower_variants(entry: Function, targets: Sequence[TargetInfo]) -> list[Kernel]:
+    """Kernels that do not multiply words are the same for targets that differ in nothing else."""
+    found = kernel_class(entry)
     fallback = next((target for target in targets if target.is_fallback), None)
+    known: dict[TargetInfo, Kernel] = {}
     kernels = []
     for target in targets:
+        plain = target
+        if found is not None and not found.in_words:
+            plain = replace(target, variant="", dot4=False, dot2=False)
         try:
-            kernels.append(lower_entry(entry, target))
+            if plain not in known:
+                known[plain] = lower_entry(entry, target)
+            kernels.append(known[plain])
         except CompileError as error:
             if fallback is None or target is fallback:
                 raise
@@ -149,8 +158,8 @@ def _agree(entry: Function, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
                 "please report it"
             )
     ordinals = {dim: ordinal for ordinal, dim in enumerate(constants)}
-    return tuple(
-        with_contract(
+    agreeing = {
+        kernel: with_contract(
             replace(
                 _renumber(kernel, ordinals),
                 constants=constants,
@@ -160,8 +169,9 @@ def _agree(entry: Function, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
             ),
             entry,
         )
-        for kernel in kernels
-    )
+        for kernel in dict.fromkeys(kernels)
+    }
+    return tuple(agreeing[kernel] for kernel in kernels)
 
 
 def _renumber(kernel: Kernel, ordinals: Mapping[Dim, int]) -> Kernel:

@@ -4,15 +4,16 @@ the CPU's vectors, and the work items of OpenCL with the plain C beside them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ingot.compiler.ir import Function
-from ingot.compiler.kernels.classes import lower_entry
+from ingot.compiler.kernels.classes import kernel_class, lower_entry
 from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.targets.cpu.own_printer import print_kernel
 from tests.support import entries, kernel_runner, work_items
 
 __all__ = ["CPU", "OPENCL", "Target", "on_every_target", "on_targets"]
@@ -48,6 +49,7 @@ class Target:
             targets = [work_items.LARGE] if one else [work_items.LARGE, work_items.SMALL]
             work_items.check(function, lower_entry, operands, tolerance, targets, **symbols)
         else:
+            check_words(function)
             variants = ["x86-64"] if one else None
             entries.check(function, lower_entry, operands, variants, tolerance, **symbols)
 
@@ -67,6 +69,17 @@ class Target:
         except kernel_runner.IndexFault as fault:
             return fault.args[0]
         return None
+
+
+def check_words(function: Function) -> None:
+    """Assert that a class whose kernels variants share does not ask what products of words they
+    have."""
+    found = kernel_class(function)
+    if found is None or found.in_words:
+        return
+    variants = (replace(kernel_runner.V4, dot4=each, dot2=each) for each in (False, True))
+    a, b = (print_kernel(lower_entry(function, each)).text for each in variants)
+    assert a == b, found.name
 
 
 CPU, OPENCL = Target("cpu", has_items=False), Target("opencl", has_items=True)

@@ -12,6 +12,7 @@ and compiler give the same bytes, whatever the number of cores.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import platform
 import shlex
@@ -143,18 +144,20 @@ def building_executable(
         return
     cache = cache or default_cache()
     with ExitStack() as stack, _telling():
-        jobs = [
-            _Job(find_compiler(variant), variant, list(each), cache)
-            for variant, each in kernels.items()
-        ]
-        if any(job.cached is None for job in jobs):
-            stack.enter_context(_running(jobs))
+        jobs: list[_Job] = []
+        start: Callable[[_Job], None] | None = None
+        printed: dict[Kernel, _Texts] = {}
+        for variant, each in kernels.items():
+            jobs.append(_Job(find_compiler(variant), variant, each, cache, printed))
+            if jobs[-1].cached is None:
+                start = start or stack.enter_context(_running())
+                start(jobs[-1])
         kept = stack.pop_all()
 
     def finish(progress: Callable[[int, int], None]) -> list[bytes]:
         with _telling():
             objects = _finish(jobs, progress)
-        if any(job.cached is None for job in jobs):
+        if start is not None:
             cache.trim(GREATEST_CACHE)
         return objects
 
@@ -188,8 +191,8 @@ def without_objects() -> Iterator[None]:
 
 
 @contextmanager
-def _running(jobs: Sequence[_Job]) -> Iterator[None]:
-    """Inside, compilers make what is not known; behind it none runs any more."""
+def _running() -> Iterator[Callable[[_Job], None]]:
+    """What starts the compilers of a job; behind it none runs any more."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     compilers = Compilers()
     with (
@@ -198,9 +201,8 @@ def _running(jobs: Sequence[_Job]) -> Iterator[None]:
     ):
         try:
             shared: dict[str, Path] = {}
-            for place, job in enumerate(jobs):
-                job.start(pool, Path(folder) / str(place), shared)
-            yield
+            places = itertools.count()
+            yield lambda job: job.start(pool, Path(folder) / str(next(places)), shared)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             compilers.end()
@@ -222,10 +224,15 @@ class _Job:
     """One variant's object. `running` has the kernels that each compiler builds."""
 
     def __init__(
-        self, compiler: Compiler, variant: Variant, kernels: list[Kernel], cache: Cache
+        self,
+        compiler: Compiler,
+        variant: Variant,
+        kernels: Sequence[Kernel],
+        cache: Cache,
+        printed: dict[Kernel, _Texts],
     ) -> None:
         self.compiler, self.variant, self.cache = compiler, variant, cache
-        self.files = kernel_files(kernels)
+        self.files = kernel_files(kernels, printed=printed)
         self.key = self._key([file.text for file in self.files])
         self.cached = cache.read(self.key)
         self.running: dict[Future[None], int] = {}
@@ -242,9 +249,7 @@ class _Job:
         return digest.hexdigest()
 
     def start(self, pool: ThreadPoolExecutor, folder: Path, shared: dict[str, Path]) -> None:
-        """Begin to compile what is not known, and no other job has begun: `shared` by its key."""
-        if self.cached is not None:
-            return
+        """Begin to compile what no other job has begun: `shared` by its key."""
         folder.mkdir()
         self.folder = folder
         folders = [f"-I{HEADER_FOLDER}", f"-I{INCLUDE_FOLDER}"]
@@ -303,17 +308,27 @@ class _File:
     level: int
 
 
-def kernel_files(kernels: Sequence[Kernel], query: str = "") -> list[_File]:
+_Texts = tuple[PrintedKernel, str]
+"""A kernel's function, and the check of its contract, by the name _NAME."""
+
+
+def kernel_files(
+    kernels: Sequence[Kernel], query: str = "", printed: dict[Kernel, _Texts] | None = None
+) -> list[_File]:
     """The kernels in files, the longest first, and the table of entries in the last one. `query`:
-    of `linked_sources`."""
+    of `linked_sources`. `printed` learns the texts of kernels that other variants may have."""
+    printed = {} if printed is None else printed
     functions: dict[str, PrintedKernel] = {}
     checks: dict[str, str] = {}  # equal contracts are shared
     rows: list[str] = []
     for kernel in kernels:
-        printed = print_kernel(replace(kernel, name=_NAME))
-        name, text = _named(query or "kernel", printed.text)
-        functions[name] = replace(printed, text=text)
-        check, text = _named("misfit", print_misfit(kernel, _NAME))
+        if kernel not in printed:
+            function = print_kernel(replace(kernel, name=_NAME))
+            printed[kernel] = function, print_misfit(kernel, _NAME)
+        function, misfit = printed[kernel]
+        name, text = _named(query or "kernel", function.text)
+        functions[name] = replace(function, text=text)
+        check, text = _named("misfit", misfit)
         checks[check] = text
         rows.append(_entry(kernel, name, check))
     groups = [[functions[name] for name in each] for each in _groups(functions)]

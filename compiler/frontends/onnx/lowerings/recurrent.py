@@ -302,42 +302,56 @@ class _Recurrence:
 # The ops.
 
 
+def _recurrent(
+    node: Node,
+    kind: type[_RnnCell | _GruCell | _LstmCell],
+    gate_count: int,
+    activations: tuple[str, ...],
+    states: tuple[int, ...],
+) -> tuple[Value | None, ...]:
+    """A node of cells of this kind, one for each direction; `states` are the inputs that they
+    begin with."""
+    op, count = _Recurrence(node, gate_count), len(activations)
+    functions = _activations(node, count * len(op.backward), activations)
+    outputs, ends = [], []
+    for number in range(len(op.backward)):
+        cell = kind(node, op, number, functions[count * number : count * (number + 1)])
+        initial = [op.initial(place, number) for place in states]
+        output, end = op.run(number, cell.gates, initial, cell.step)
+        outputs.append(output)
+        ends.append(end)
+    return op.results(outputs, ends)
+
+
 @lowering("RNN", since=7)
 def rnn(node: Node) -> tuple[Value | None, ...]:
-    op = _Recurrence(node, 1)
-    functions = _activations(node, len(op.backward), ("Tanh",))
-    outputs, states = [], []
-    for number in range(len(op.backward)):
-        w, r = _direction(node, op.w, number), _direction(node, op.r, number)
-        input_bias, state_bias = op.bias(number)
-        gates = _plus_row(node, _product(node, op.x, w), node.op("add", input_bias, state_bias))
-
-        def step(
-            inner: Node,
-            row: Value,
-            state: Sequence[Value],
-            r: Value = r,
-            function: Activation = functions[number],
-        ) -> list[Value]:
-            return [function(inner, inner.op("add", row, _product(inner, state[0], r)))]
-
-        output, state = op.run(number, gates, [op.initial(5, number)], step)
-        outputs.append(output)
-        states.append(state)
-    return op.results(outputs, states)
+    return _recurrent(node, _RnnCell, 1, ("Tanh",), (5,))
 
 
 @lowering("GRU", since=7)
 def gru(node: Node) -> tuple[Value | None, ...]:
-    op = _Recurrence(node, 3)
-    functions = _activations(node, 2 * len(op.backward), ("Sigmoid", "Tanh"))
-    outputs, states = [], []
-    for number in range(len(op.backward)):
-        cell = _GruCell(node, op, number, functions[2 * number : 2 * number + 2])
-        output, state = op.run(number, cell.gates, [op.initial(5, number)], cell.step)
-        outputs.append(output)
-        states.append(state)
-    return op.results(outputs, states)
+    return _recurrent(node, _GruCell, 3, ("Sigmoid", "Tanh"), (5,))
+
+
+@lowering("LSTM", since=7)
+def lstm(node: Node) -> tuple[Value | None, ...]:
+    return _recurrent(node, _LstmCell, 4, ("Sigmoid", "Tanh", "Tanh"), (5, 6))
+
+
+class _RnnCell:
+    """One direction of a plain recurrence."""
+
+    def __init__(
+        self, node: Node, op: _Recurrence, number: int, functions: Sequence[Activation]
+    ) -> None:
+        (self.function,) = functions
+        w, self.r = _direction(node, op.w, number), _direction(node, op.r, number)
+        input_bias, state_bias = op.bias(number)
+        bias = node.op("add", input_bias, state_bias)
+        self.gates = _plus_row(node, _product(node, op.x, w), bias)
+
+    def step(self, inner: Node, row: Value, state: Sequence[Value]) -> list[Value]:
+        return [self.function(inner, inner.op("add", row, _product(inner, state[0], self.r)))]
 
 
 class _GruCell:
@@ -386,20 +400,6 @@ class _GruCell:
         following = g(inner, inner.op("add", h_row, scaled))
         rest = inner.op("sub", inner.fill(1, like=z), z)
         return [inner.op("add", inner.op("mul", rest, following), inner.op("mul", z, h))]
-
-
-@lowering("LSTM", since=7)
-def lstm(node: Node) -> tuple[Value | None, ...]:
-    op = _Recurrence(node, 4)
-    functions = _activations(node, 3 * len(op.backward), ("Sigmoid", "Tanh", "Tanh"))
-    outputs, states = [], []
-    for number in range(len(op.backward)):
-        cell = _LstmCell(node, op, number, functions[3 * number : 3 * number + 3])
-        initial = [op.initial(5, number), op.initial(6, number)]
-        output, state = op.run(number, cell.gates, initial, cell.step)
-        outputs.append(output)
-        states.append(state)
-    return op.results(outputs, states)
 
 
 class _LstmCell:

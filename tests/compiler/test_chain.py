@@ -14,6 +14,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.ir import Module, verify
 from ingot.compiler.read_source import read_source
+from tests.support.devices import load_best
 from tests.support.programs import COUNTER, TOTAL
 
 MODEL = onnx.parser.parse_model("""
@@ -59,7 +60,7 @@ def test_by_name_and_by_order() -> None:
 
 def test_chains_of_chains_compile() -> None:
     inner = ingot.chain(prepare, MODEL, connect={"x": "scaled"})
-    model = ingot.load(ingot.compile(ingot.chain(inner, best)))
+    model = load_best(ingot.chain(inner, best))
     assert np.asarray(model(PIXELS)).tolist() == [1, 0]
     with pytest.raises(ingot.InvalidArgument, match="n"):
         model(np.zeros((10, 4), np.uint8))

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import ingot
+from tests.support.devices import best_variant
 
 
 def _model() -> onnx.ModelProto:
@@ -29,14 +30,14 @@ def _doubles(module: object) -> bool:
 
 
 def test_a_model_of_onnx_ir_is_compiled() -> None:
-    assert _doubles(ingot.compile(onnx_ir.from_proto(_model())))
+    assert _doubles(ingot.compile(onnx_ir.from_proto(_model()), variants=[best_variant()]))
 
 
 def test_what_torch_onnx_export_returns_is_compiled() -> None:
     # The class as torch names it; torch itself is no dependency of the tests.
     program = type("ONNXProgram", (), {"__module__": "torch.onnx._internal.exporter"})()
     program.model_proto = _model()
-    assert _doubles(ingot.compile(program))
+    assert _doubles(ingot.compile(program, variants=[best_variant()]))
 
 
 def test_other_objects_of_onnx_are_told_what_is_taken() -> None:

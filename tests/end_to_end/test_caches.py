@@ -13,7 +13,7 @@ import pytest
 
 import ingot
 from ingot import ops
-from tests.support.devices import on_every_device, targets
+from tests.support.devices import best_variant, load_best, on_every_device, targets
 
 HEADS, GROUP, WIDE, LAYERS, WINDOW = 2, 2, 8, 2, 10
 Array = np.ndarray[Any, Any]
@@ -235,7 +235,7 @@ def test_every_layout_is_attention_over_all_that_a_sequence_sees(
 def test_tokens_of_one_sequence_are_written_as_one_piece(layout: str, tokens: str) -> None:
     cache = ingot.state.cache(HEADS, WIDE, layers=LAYERS, **LAYOUTS[layout])
     x = ingot.spec(f"f32[1,{tokens},{HEADS * GROUP * WIDE}]")
-    model = ingot.load(ingot.compile(ingot.trace(lambda x: layers(cache, x), x)))
+    model = load_best(ingot.trace(lambda x: layers(cache, x), x))
     reference = Reference(SimpleNamespace(step=lambda x, *of: model(x)), layout)
     for count in (5, 1, 12) if layout == "linear" else (1,) * 40:
         reference.step([0], count)
@@ -255,7 +255,9 @@ def test_a_cache_that_cannot_grow_is_as_it_was() -> None:
         return x
 
     x = np.random.default_rng(0).standard_normal((1, 3, HEADS, WIDE)).astype(np.float32)
-    module = ingot.compile(ingot.trace(step, ingot.spec(f"f32[1,t,{HEADS},{WIDE}]")))
+    module = ingot.compile(
+        ingot.trace(step, ingot.spec(f"f32[1,t,{HEADS},{WIDE}]")), variants=[best_variant()]
+    )
     free = ingot.load(module)
     expected = [np.array(free(x)) for _ in range(20)]
     for limit in (9000, 12000, 15000):
@@ -283,7 +285,7 @@ def test_a_copy_for_which_pages_are_short_changes_nothing() -> None:
         return cache.lengths()
 
     sources = {"step": ingot.trace(step, ingot.spec("f32[n]")), "copy": ingot.trace(copy)}
-    model = ingot.load(ingot.compile(sources))
+    model = load_best(sources)
     model.step(np.zeros(7, np.float32))
     for _ in range(2):
         with pytest.raises(ingot.OutOfRange, match="pages of 'cache' in use is 3, expected 0 to 2"):

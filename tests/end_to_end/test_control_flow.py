@@ -24,7 +24,7 @@ from ingot.compiler.vm.disassemble import disassemble
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import Program, build
-from tests.support.devices import load_everywhere, targets
+from tests.support.devices import load_best, load_everywhere, targets
 from tests.support.drawn import examples
 
 Array = np.ndarray[Any, Any]
@@ -249,7 +249,7 @@ ENDLESS: dict[str, Callable[[Builder, Value], list[Value]]] = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_an_endless_loop_without_effects_runs_into_the_limit(name: str) -> None:
-    model = ingot.load(ingot.compile(build(ENDLESS[name], ("f32", (8,)))))
+    model = load_best(build(ENDLESS[name], ("f32", (8,))))
     with pytest.raises(ingot.Error, match="limit of 1000 steps"):
         model.call(X, max_steps=1000)
     with pytest.raises(ingot.Error, match="longer than its timeout"):

@@ -19,6 +19,7 @@ from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal import spec
 from tests.models import graphs
 from tests.support.compiled_programs import Program, build
+from tests.support.devices import best_variant, load_best
 
 F32 = spec.dtype("f32")
 Array = np.ndarray[Any, Any]
@@ -160,7 +161,9 @@ def test_static_and_symbolic_models_queue_as_many_dispatches(
     make: Callable[..., Sequence[Value]], shape: tuple[Dim, ...], sizes: list[dict[str, int]]
 ) -> None:
     symbols: dict[str, tuple[int, int | None]] = dict.fromkeys(sizes[0], (1, None))
-    symbolic = ingot.compile(build(make, ("f32", shape), symbols=symbols)).report
+    symbolic = ingot.compile(
+        build(make, ("f32", shape), symbols=symbols), variants=[best_variant()]
+    ).report
     static_shape = tuple(sizes[1].get(str(dim), dim) for dim in shape)
     static = Program(build(make, ("f32", static_shape)))
     assert static.dispatches == symbolic.dispatches["main"]
@@ -173,14 +176,15 @@ def test_a_transformer_block_is_few_dispatches() -> None:
     """q, k, v, attention or its three parts, projection, norm, up, down, norm."""
     shape = (symbol("b"), symbol("s"), WIDTH)
     bounds: dict[str, tuple[int, int | None]] = {"b": (1, None), "s": (1, None)}
-    module = ingot.compile(build(transformer_block, ("f32", shape), symbols=bounds))
+    module = ingot.compile(
+        build(transformer_block, ("f32", shape), symbols=bounds), variants=[best_variant()]
+    )
     assert module.report.dispatches["main"] <= 14
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", graphs.NAMES)
 def test_committed_models_are_right_to_5e_6(name: str) -> None:
-    module = ingot.compile(graphs.load(name, seed=0))
-    model = ingot.load(module)
+    model = load_best(graphs.load(name, seed=0))
     arguments = graphs.sample(name, 0, **graphs.REFERENCE_DIMS.get(name, {}))
     assert relative_error(model(**arguments).numpy(), graphs.reference(name)) < 5e-6

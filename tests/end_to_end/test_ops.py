@@ -18,6 +18,7 @@ from ingot.compiler.ir import Module, Value
 from ingot.compiler.ir.dims import symbol
 from ingot.hal import spec
 from tests.support.compiled_programs import Program, build
+from tests.support.devices import best_variant
 
 F32 = spec.dtype("f32")
 B, S = symbol("b"), symbol("s")
@@ -246,7 +247,9 @@ def test_parameters_are_packed_once_when_the_program_is_created() -> None:
         named = b.op("parameter", scope="", key="bias", dtype=F32, shape=(50,))
         return [b.op("add", y, b.broadcast_to(named, (B, 50))), named]
 
-    module = ingot.compile(build(make, ("f32", (B, 40)), symbols={"b": (0, None)}))
+    module = ingot.compile(
+        build(make, ("f32", (B, 40)), symbols={"b": (0, None)}), variants=[best_variant()]
+    )
     assert module.report.dispatches["main"] == 1
     model = ingot.load(module, parameters={"w": np.ascontiguousarray(w.T), "bias": bias})
     for size in (0, 1, 9):

@@ -17,7 +17,7 @@ from ingot import ops
 from ingot.hal.native import check, ffi, lib
 from ingot.hal.reference import reference_of_view
 from tests.support.assembly import assert_assembles
-from tests.support.devices import on_every_device, targets
+from tests.support.devices import best_variant, on_every_device, targets
 
 Array = npt.NDArray[Any]
 X = np.arange(3, dtype=np.float32)
@@ -196,7 +196,7 @@ def test_a_loop_finds_what_it_made_last_at_once() -> None:
         again = "(&acme.scale) -> (&acme.scale)"
         return ops.fori_loop(0, steps, lambda _, one: ops.native("f", again, one), a)
 
-    module = ingot.compile(ingot.trace(last, scale, ingot.spec("i64[]")))
+    module = ingot.compile(ingot.trace(last, scale, ingot.spec("i64[]")), variants=[best_variant()])
     model = ingot.load(module, natives={"f": lambda one: Scale(one.factor + 1)})
     one, times = ingot.Reference("acme.scale", Scale(1)), {}
     for steps in (500, 8000):
@@ -222,7 +222,7 @@ def test_modules_pass_references_to_each_other(module: ingot.Module) -> None:
         )
         return found[0], found[2]
 
-    net = ingot.compile(main)
+    net = ingot.compile(main, variants=[best_variant()])
     model = ingot.load({"net": net, "lib": module}, natives=NATIVES)
     total, log = model.functions["net.main"](ingot.Reference("acme.scale", Scale(2)), X)
     np.testing.assert_array_equal(total, 7 * X)

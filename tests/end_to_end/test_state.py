@@ -17,7 +17,7 @@ import ingot
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_sources
 from ingot.compiler.state import apply_state
-from tests.support.devices import on_every_device, targets
+from tests.support.devices import best_variant, load_best, on_every_device, targets
 from tests.support.drawn import examples
 
 HEADS, WIDTH = 2, 8
@@ -168,13 +168,15 @@ def test_a_full_cache_refuses_and_stays_usable(compiled: ingot.Module, device: s
 
 def test_the_same_source_twice_stores_its_weights_once(compiled: ingot.Module) -> None:
     state = ingot.state.past_present(**STATE)
-    two = ingot.compile({"prefill": decoder(), "decode": decoder()}, state=state)
+    two = ingot.compile(
+        {"prefill": decoder(), "decode": decoder()}, state=state, variants=[best_variant()]
+    )
     model = ingot.load(two)
     x = np.random.default_rng(2).standard_normal((1, 6, 16)).astype(np.float32)
     single = ingot.load(compiled)
     np.testing.assert_array_equal(model.prefill(x), single(x))
     np.testing.assert_array_equal(model.decode(x[:, :1]), single(x[:, :1]))
-    one = ingot.compile(decoder(), state=state)
+    one = ingot.compile(decoder(), state=state, variants=[best_variant()])
     more = len(bytes(two)) - len(bytes(one))
     assert more < 6 * 16 * 16 * 4 + 8000  # the second function's code, and no weights
 
@@ -192,7 +194,7 @@ def test_initial_values_and_plain_variables_follow_the_interpreter() -> None:
 """
     start = {"a": np.arange(4, dtype=np.float32), "n": np.int64(3)}
     state = ingot.state.named({"a1": "a", "n1": "n"}, initial=start)
-    model = ingot.load(ingot.compile(text, state=state))
+    model = load_best(text, state=state)
     reference = apply_state(read_sources({"main": text}), state)
     values: dict[str, Any] = {}
     for number in range(3):
@@ -213,7 +215,7 @@ def test_appending_takes_no_longer_where_the_capacity_is_large() -> None:
 }
 """
     state = ingot.state.past_present(capacity=1 << 18)  # 64 MB
-    model = ingot.load(ingot.compile(text, state=state))
+    model = load_best(text, state=state)
     x = np.ones((1, 64), np.float32)
     model(x)
     times = []

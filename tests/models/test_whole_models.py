@@ -16,6 +16,7 @@ import pytest
 import ingot
 from tests.models import graphs
 from tests.support.assembly import assert_assembles
+from tests.support.devices import best_variant
 
 TOLERANCE = 5e-6
 
@@ -34,7 +35,7 @@ def _weights(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["mlp", "mobilenetv2_unfolded", "minilm_128"])
 def test_a_static_model_with_external_weights_is_right(name: str) -> None:
-    module = ingot.compile(graphs.path(name), parameters="external")
+    module = ingot.compile(graphs.path(name), parameters="external", variants=[best_variant()])
     assert len(bytes(module)) < 1_000_000
     assert_assembles(bytes(module))
     model = ingot.load(module, parameters=_weights(name))
@@ -43,7 +44,7 @@ def test_a_static_model_with_external_weights_is_right(name: str) -> None:
 
 
 def test_one_minilm_module_is_right_for_every_batch_and_sequence(tmp_path: Path) -> None:
-    module = ingot.compile(graphs.path("minilm"), parameters="external")
+    module = ingot.compile(graphs.path("minilm"), parameters="external", variants=[best_variant()])
     assert_assembles(bytes(module))
     model = ingot.load(module, parameters=_weights("minilm"))
     given = graphs.sample("minilm", 0, **graphs.REFERENCE_DIMS["minilm"])
@@ -58,7 +59,7 @@ def test_one_minilm_module_is_right_for_every_batch_and_sequence(tmp_path: Path)
 
 
 def test_two_threads_give_the_bits_of_one() -> None:
-    module = ingot.compile(graphs.load("mobilenetv2", seed=0))
+    module = ingot.compile(graphs.load("mobilenetv2", seed=0), variants=[best_variant()])
     inputs = graphs.sample("mobilenetv2", 3)
     one, two = (np.array(ingot.load(module, threads=count)(**inputs)) for count in (1, 2))
     assert one.tobytes() == two.tobytes()

@@ -20,6 +20,7 @@ from ingot.compiler.bundling.example import _elements
 from ingot.compiler.bundling.interface import safe_name
 from ingot.compiler.targets.cpu import toolchain
 from ingot.compiler.targets.cpu.compilers import find_ziglang
+from tests.support.devices import load_best
 from tests.support.emulators import ZIG_TARGETS, need_tool
 
 Array = np.ndarray[Any, Any]
@@ -94,7 +95,7 @@ def test_a_bundle_gives_the_same_digits(
         flags += " -nostartfiles -T board.ld -Wl,-e,reset"
     _make(tmp_path, f"CC={ZIG}{target}", "ARCH=", f"LDFLAGS={flags}", "LDLIBS=")
     found = _results(*emulator, tmp_path / "example").reshape(3, 10)
-    wanted = np.asarray(ingot.load(ingot.compile(DIGITS))(images))
+    wanted = np.asarray(load_best(DIGITS)(images))
     np.testing.assert_allclose(found, wanted, rtol=3e-5, atol=3e-6)
     assert found.argmax(1).tolist() == [0, 5, 0]
     sizes = _sizes(tmp_path / "example")

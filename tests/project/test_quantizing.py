@@ -20,6 +20,7 @@ from ingot.quantizing.report import QuantizationReport
 from ingot.quantizing.work import _if_faster
 from tests.models import graphs
 from tests.support.browser import Browser, find_chromium
+from tests.support.devices import best_variant, load_best
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "samples" / "digits"
@@ -61,7 +62,10 @@ def quantized(source: Any = LAYERS, **options: Any) -> QuantizedModule:
 
 def relative(module: Any, source: Any, x: Any) -> float:
     """The relative l2 error of the first result."""
-    found, wanted = (np.asarray(ingot.load(each)(x)) for each in (module, ingot.compile(source)))
+    found, wanted = (
+        np.asarray(ingot.load(each)(x))
+        for each in (module, ingot.compile(source, variants=[best_variant()]))
+    )
     return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
 
 
@@ -230,7 +234,7 @@ def test_state_stays_in_the_model() -> None:
     module = quantized(text, weights="int4", state=state)
     assert schemes(module.quantization)["step"].startswith("int4")
     assert not module.quantization.results
-    models = ingot.load(module), ingot.load(ingot.compile(text, state=state))
+    models = ingot.load(module), load_best(text, state=state)
     x = RANDOM.standard_normal(16).astype(np.float32)
     results = [[np.asarray(each(x)) for each in models] for _ in range(3)]
     off = [float(np.abs(found - wanted).max()) for found, wanted in results]
@@ -270,7 +274,7 @@ def test_a_block_of_convolutions_runs_in_bytes() -> None:
     assert [each.kind for each in report.layers] == ["convolution", "depthwise", "convolution"]
     assert all(each.scheme == "int8 x u8" for each in report.layers)
     assert not module.report.left_in_float
-    wanted = np.asarray(ingot.load(ingot.compile(BLOCK))(data[0]))
+    wanted = np.asarray(load_best(BLOCK)(data[0]))
     found = np.asarray(ingot.load(module)(data[0]))
     assert 0 < np.linalg.norm(found - wanted) < 0.03 * np.linalg.norm(wanted)
 
@@ -349,7 +353,7 @@ def accuracy(module: Any, digits: tuple[Any, Any]) -> float:
 @pytest.mark.parametrize("file", ["digits.onnx", "digits.stablehlo"])
 def test_a_trained_network_keeps_its_accuracy(file: str, digits: tuple[Any, Any]) -> None:
     source, data = SAMPLES / file, digits[0][:128]
-    plain = accuracy(ingot.compile(source), digits)
+    plain = accuracy(ingot.compile(source, variants=[best_variant()]), digits)
     for options, drop in (
         ({"activations": "int8", "data": data}, 0.003),
         ({"weights": "int4", "compensate": True, "data": data}, 0.006),
@@ -391,7 +395,7 @@ def test_static_quantisation_is_no_worse_than_onnxruntimes(
         activation_type=quantization.QuantType.QUInt8, weight_type=quantization.QuantType.QInt8,
     )  # fmt: skip
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    wanted = np.asarray(ingot.load(ingot.compile(SAMPLES / "digits.onnx"))(images))
+    wanted = np.asarray(load_best(SAMPLES / "digits.onnx")(images))
     ours = quantized(SAMPLES / "digits.onnx", activations="int8", data=images[:128])
     errors = [
         float(np.linalg.norm(found - wanted))

@@ -24,7 +24,7 @@ import ingot
 from ingot.runtime import trace
 from ingot.runtime.session import Session
 from tests.support.assembler import Assembler, copy_module, count_module, total_module
-from tests.support.devices import best_variant
+from tests.support.devices import best_variant, load_best
 from tests.support.onnx_models import build_model
 from tests.support.onnx_sequences import Node, sequence
 
@@ -94,7 +94,7 @@ def long() -> tuple[ingot.Model, np.ndarray]:
     (n,) = export.symbolic_shape("n")
     x = jax.ShapeDtypeStruct((n, 2048), jnp.float32)
     exported = export.export(jax.jit(lambda x: jnp.tanh(x @ x.T)))(x)
-    model = ingot.load(ingot.compile(exported))
+    model = load_best(exported)
     return model, np.ones((8_000, 2048), np.float32)
 
 
@@ -210,7 +210,7 @@ AT_ONCE = 0.25  # seconds of processor time
 
 @pytest.mark.parametrize(("function", "threads"), [("sort", 1), ("sort_rows", 2)])
 def test_a_workgroup_ends_in_the_middle(function: str, threads: int) -> None:
-    model = ingot.load(ingot.compile(LONG_ROWS), threads=threads)
+    model = ingot.load(ingot.compile(LONG_ROWS, variants=[best_variant()]), threads=threads)
     shape = (LONG_LENGTH,) if threads == 1 else (2, LONG_LENGTH // 2)
     x = np.random.default_rng(0).standard_normal(shape, np.float32)
     call = getattr(model, function)

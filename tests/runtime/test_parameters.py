@@ -25,7 +25,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType
 from ingot.compiler.ir.printer import to_text
 from ingot.hal.spec import dtype
-from tests.support.devices import on_every_device
+from tests.support.devices import best_variant, on_every_device
 
 F32 = dtype("f32")
 X = np.ones(3, np.float32)
@@ -62,7 +62,7 @@ def expected(w: Any = W, b: Any = B) -> Any:
 
 @pytest.fixture(scope="module")
 def module() -> Any:
-    return ingot.compile(program())
+    return ingot.compile(program(), variants=[best_variant()])
 
 
 @pytest.fixture(scope="module")
@@ -334,7 +334,7 @@ def test_wrong_packed_weights_are_refused(module: Any, tmp_path: Path) -> None:
         model.save_weights(packed, scope="other")
     assert not packed.exists()
     model.save_weights(packed)
-    other = ingot.compile(program(), precision="int8")
+    other = ingot.compile(program(), precision="int8", variants=[best_variant()])
     with pytest.raises(ingot.InvalidArgument, match=r"weights.packed': .*another module"):
         ingot.load(other, parameters=packed)
     data = bytearray(packed.read_bytes())

@@ -19,7 +19,7 @@ import pytest
 import ingot
 from ingot.command import main
 from tests.support.assembler import copy_module
-from tests.support.devices import opencl_uri
+from tests.support.devices import load_best, opencl_uri
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "samples" / "digits"
@@ -186,7 +186,7 @@ def test_names_of_layers_are_shown_as_text(tmp_path: Path) -> None:
     return(%y)
   }}
 }}"""
-    model = ingot.load(ingot.compile(text))
+    model = load_best(text)
     model.trace(np.zeros(4, np.float32)).save(tmp_path / "trace.json")
     (event,) = _slices(read_timeline(tmp_path / "trace.json"), "host")
     assert event["name"].endswith("x...")

@@ -11,13 +11,14 @@ import pytest
 
 import ingot
 from tests.support.assembler import copy_module
+from tests.support.devices import load_best
 
 DIGITS = Path(__file__).parents[2] / "samples/digits/digits.onnx"
 
 
 @pytest.fixture(scope="module")
 def model() -> ingot.Model:
-    return ingot.load(ingot.compile(DIGITS))
+    return load_best(DIGITS)
 
 
 def test_events_name_kernels_and_layers_in_order_of_time(model: ingot.Model) -> None:
@@ -35,7 +36,7 @@ def test_events_name_kernels_and_layers_in_order_of_time(model: ingot.Model) -> 
 
 
 def test_a_closed_model_is_not_traced() -> None:
-    model = ingot.load(ingot.compile(DIGITS))
+    model = load_best(DIGITS)
     model.close()
     with pytest.raises(ingot.FailedPrecondition, match="closed"), model.trace():
         pass

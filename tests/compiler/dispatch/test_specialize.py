@@ -21,6 +21,7 @@ from ingot.compiler.vm.read_module import read_module
 from ingot.hal.errors import CompileError, OutOfRange
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import Program, build
+from tests.support.devices import best_variant, load_best
 
 B, S = symbol("b"), symbol("s")
 SYMBOLS: dict[str, tuple[int, int | None]] = {"b": (1, 64), "s": (1, 512)}
@@ -82,7 +83,7 @@ def test_a_call_takes_the_most_special_kernels_that_fit(program: Program) -> Non
 
 def test_dispatches_and_memory_are_those_without(program: Program) -> None:
     module = build(mixer, ("f32", (B, S, 8)), ("f32", (S, 1)), symbols=SYMBOLS)
-    plain = ingot.compile(module).report
+    plain = ingot.compile(module, variants=[best_variant()]).report
     assert program.module.report.dispatches == plain.dispatches
     assert program.module.report.peaks == plain.peaks
     options = read_module(bytes(program.module)).metadata["options"]
@@ -115,7 +116,7 @@ def test_counts_from_data_may_be_hot() -> None:
         return(%3)
       }
     }"""
-    model = ingot.load(ingot.compile(text, specialize={"n": [2, 3]}))
+    model = load_best(text, specialize={"n": [2, 3]})
     for count in range(5):
         x = np.zeros(9, np.float32)
         x[:count] = 1 + np.arange(count)

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import ingot
-from tests.support.devices import load_best
+from tests.support.devices import best_variant, load_best
 from tests.support.onnx_cases import in_onnxruntime
 from tests.support.onnx_contrib import DOMAIN, drawn, node_of
 from tests.support.onnx_models import ints, make_value
@@ -129,7 +129,9 @@ def test_a_decoder_with_its_cache_as_arguments(past: str, total: str, room: int)
 
 def test_a_decoder_whose_cache_is_state() -> None:
     proto = decoder(1, "past_sequence_length", "total_sequence_length")
-    module = ingot.compile(proto, state=ingot.state.past_present(capacity=16))
+    module = ingot.compile(
+        proto, state=ingot.state.past_present(capacity=16), variants=[best_variant()]
+    )
     model, wanted = ingot.load(module), in_onnxruntime(proto)
     ids = np.random.default_rng(1).integers(0, WORDS, (1, 9))
     caches = [np.zeros((1, GROUPS, 0, SIZE), np.float32)] * 2

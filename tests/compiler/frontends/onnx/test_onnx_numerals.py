@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
+from tests.support.devices import load_best
 from tests.support.drawn import examples
 from tests.support.node_tests import Run, interpreted
 from tests.support.onnx_models import in_session, make_value
@@ -173,7 +174,7 @@ def test_any_floats_are_written_with_their_first_digits(
 @pytest.mark.slow
 def test_compiled() -> None:
     casts = [(TEXT, TensorProto.DOUBLE), (TensorProto.INT64, TEXT), (TensorProto.FLOAT, TEXT)]
-    model = ingot.load(ingot.compile(_model(casts)))
+    model = load_best(_model(casts))
     numbers = np.array([-0.15, 1e-7, np.nan], np.float32)
     doubles, texts, floats = model(["1e23", "-inf", " .1\n"], np.array([-120, 0]), numbers)
     assert np.asarray(doubles).tolist() == [1e23, -np.inf, 0.1]

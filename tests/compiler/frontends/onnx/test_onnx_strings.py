@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
+from tests.support.devices import load_best
 from tests.support.node_tests import interpreted
 from tests.support.onnx_models import make_value
 from tests.support.onnx_sequences import Node, sequence
@@ -71,7 +72,7 @@ def joined() -> ingot.Model:
     inputs = [make_value("x", ["n", 2], TEXT), make_value("y", [2], TEXT)]
     outputs = [make_value("both", ["n", 2], TEXT), make_value("same", ["n", 2], TensorProto.BOOL)]
     nodes = [Node("StringConcat", ["x", "y"], ["both"]), Node("Equal", ["x", "y"], ["same"])]
-    return ingot.load(ingot.compile(_model(nodes, inputs, outputs)))
+    return load_best(_model(nodes, inputs, outputs))
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
@@ -129,7 +130,7 @@ def test_words_are_normalized_and_counted() -> None:
              pool_strings=["the", "Cat", "the", "Cat"]),
     ]  # fmt: skip
     outputs = [make_value("kept", ["m"], TEXT), make_value("counts", [3])]
-    model = ingot.load(ingot.compile(_model(nodes, [make_value("x", [4], TEXT)], outputs)))
+    model = load_best(_model(nodes, [make_value("x", [4], TEXT)], outputs))
     kept, counts = model(["the", "Cat", "THE", "MAT"])
     assert kept.tolist() == ["cat", "mat"]
     assert np.asarray(counts).tolist() == [1, 1, 1]
@@ -187,14 +188,14 @@ def test_what_takes_no_strings_is_refused() -> None:
 def test_docs_of_a_model_are_no_marks_of_strings(doc: str) -> None:
     x = make_value("x", [2], TensorProto.FLOAT)
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2], doc)
-    model = ingot.load(ingot.compile(_model([Node("Neg", ["x"], ["y"])], [x], [y])))
+    model = load_best(_model([Node("Neg", ["x"], ["y"])], [x], [y]))
     np.testing.assert_array_equal(model(np.ones(2, np.float32)), [-1, -1])
 
 
 def test_strings_that_are_no_unicode_text_are_refused() -> None:
     values = [make_value(name, ["n"], TEXT) for name in "xy"]
     nodes = [Node("Identity", ["x"], ["y"])]
-    model = ingot.load(ingot.compile(_model(nodes, values[:1], values[1:])))
+    model = load_best(_model(nodes, values[:1], values[1:]))
     with pytest.raises(ingot.InvalidArgument, match="'x': a string is no Unicode text"):
         model(["a\ud800"])
 
@@ -237,7 +238,7 @@ def test_split_and_compiled() -> None:
     ]
     outputs = [make_value("words", None, TEXT), make_value("counts", ["n", 1], TensorProto.INT64),
                make_value("parts", None, TEXT)]  # fmt: skip
-    model = ingot.load(ingot.compile(_model(nodes, [make_value("x", ["n", 1], TEXT)], outputs)))
+    model = load_best(_model(nodes, [make_value("x", ["n", 1], TEXT)], outputs))
     words, counts, parts = model([["aaa b"], [" c"]])
     assert words.tolist() == [[["aaa", "b"]], [["c", ""]]]
     assert np.asarray(counts).tolist() == [[2], [1]]
@@ -429,7 +430,7 @@ def test_sequences_of_strings_as_arguments() -> None:
     s = helper.make_value_info("s", helper.make_sequence_type_proto(element))
     inputs = [s, make_value("i", [], TensorProto.INT64)]
     outputs = [make_value("one", None, TEXT), sequence("more", TEXT)]
-    model = ingot.load(ingot.compile(_model(nodes, inputs, outputs)))
+    model = load_best(_model(nodes, inputs, outputs))
     one, more = model([["a", "ünï"], [], ["b"]], np.array(0))
     assert one.tolist() == ["a", "ünï"]
     assert [each.tolist() for each in more] == [["a", "ünï"], [], ["b"], ["a", "ünï"]]
@@ -497,7 +498,7 @@ def test_optionals_of_strings_are_no_results() -> None:
 @pytest.mark.parametrize("kind", ["stacks", "sequences"])
 def test_stacks_and_sequences_when_compiled(kind: str) -> None:
     source = _of_stacks() if kind == "stacks" else _of_sequences()
-    model = ingot.load(ingot.compile(source))
+    model = load_best(source)
     run = interpreted(import_onnx(source))
     for row in STACKED if kind == "stacks" else SEQUENCES:
         arrays = [_array(x) if isinstance(x, (list, str)) else np.array(x) for x in row]
@@ -507,7 +508,7 @@ def test_stacks_and_sequences_when_compiled(kind: str) -> None:
 
 @pytest.mark.slow
 def test_branches_and_loops_hand_strings_on_when_compiled() -> None:
-    model = ingot.load(ingot.compile(_of_branches_and_loops()))
+    model = load_best(_of_branches_and_loops())
     chosen, long = model(["a", "b"], ["c", ""], np.array(True), np.array(2))
     assert (chosen.tolist(), long.tolist()) == (["ac", "b"], ["aaa", "bbb"])
 
@@ -534,7 +535,7 @@ def test_maps_without_a_vocabulary() -> None:
         )
         for name, (attributes, element) in graphs.items()
     }
-    model = ingot.load(ingot.compile(sources))
+    model = load_best(sources)
     for name, source in sources.items():
         session = onnxruntime.InferenceSession(source.SerializeToString())
         for row in ({3: 1.5, 0: -2.75, 7: 1e10}, {2: 0.5}):
@@ -561,7 +562,7 @@ def test_maps_as_arguments(vocabulary: dict[str, Any], key: int) -> None:
     x = _map(key)
     source = _model([node], [x], [make_value("y", [1, 3])])
     session = onnxruntime.InferenceSession(source.SerializeToString())
-    model = ingot.load(ingot.compile(source))
+    model = load_best(source)
     first, second, third = next(iter(vocabulary.values()))
     for row in ({second: 2.5}, {third: 1.0, first: -3.0}):
         wanted = session.run(None, {"x": row})[0]
@@ -581,4 +582,4 @@ def test_a_map_whose_vocabulary_is_empty() -> None:
     node = Node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml")
     node.attribute.add(name="string_vocabulary", type=onnx.AttributeProto.STRINGS)
     source = _model([node], [_map(TEXT)], [make_value("y", None)])
-    assert np.asarray(ingot.load(ingot.compile(source))({"a": 1.0})).shape == (1, 0)
+    assert np.asarray(load_best(source)({"a": 1.0})).shape == (1, 0)

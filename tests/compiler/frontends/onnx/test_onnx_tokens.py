@@ -11,9 +11,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.hal.errors import CompileError
+from tests.support.devices import load_best
 from tests.support.node_tests import interpreted
 from tests.support.onnx_models import make_value
 from tests.support.onnx_sequences import Node
@@ -131,6 +131,6 @@ def test_a_text_pipeline_of_scikit_learn() -> None:
     options = {"zipmap": False}
     made = skl2onnx.to_onnx(model, initial_types=[("x", kind)], target_opset=21, options=options)
     asked = ["red green sea", "the day", "zzz", "BLUE blue, blue"]
-    label, scores = ingot.load(ingot.compile(made)).main([[each] for each in asked])
+    label, scores = load_best(made).main([[each] for each in asked])
     assert np.asarray(label).tolist() == model.predict(asked).tolist()
     np.testing.assert_allclose(scores, model.predict_proba(asked), atol=1e-6)

@@ -12,7 +12,7 @@ import pytest
 from jax import export
 
 import ingot
-from tests.support.devices import load_best
+from tests.support.devices import best_variant, load_best
 from tests.support.stablehlo_cases import Array, normal, spec
 
 pytestmark = [
@@ -40,7 +40,9 @@ def test_flax_linen() -> None:
     x = normal(2, 5, 5, 1)
     variables = model.init(jax.random.key(0), x)
     check(lambda x: model.apply(variables, x), x)
-    module = ingot.compile(export.export(jax.jit(model.apply))(variables, x))
+    module = ingot.compile(
+        export.export(jax.jit(model.apply))(variables, x), variants=[best_variant()]
+    )
     assert "variables.params.layers_4.kernel: f32[100,3]" in str(ingot.load(module).signature)
 
 

@@ -15,6 +15,7 @@ import ingot
 from ingot.compiler.frontends import inlining
 from ingot.compiler.frontends.tflite import flatbuffer
 from ingot.compiler.read_source import read_source
+from tests.support.devices import best_variant, load_best
 from tests.support.tflite_models import Array, Model, check, one_op, run_interpreted, run_litert
 
 RNG = np.random.default_rng(1)
@@ -95,7 +96,7 @@ def test_weights_of_bytes_stay_bytes_where_activations_are_floats() -> None:
         "FULLY_CONNECTED", [x, (codes, (scales, np.zeros(256, int), 0)), _floats(256)],
         [("float32", (3, 256))], "FullyConnectedOptions", (1, 2),
     )  # fmt: skip
-    module = ingot.compile(source)
+    module = ingot.compile(source, variants=[best_variant()])
     assert len(bytes(module)) < 2 * codes.nbytes  # floats alone would be four times as long
     found = np.asarray(ingot.load(module)(*arguments))
     ((theirs,),) = run_litert(source, arguments)
@@ -164,7 +165,7 @@ def test_loops_and_branches() -> None:
     x = np.array([0.1, 0.2, 0.3], np.float32)
     for chosen in (True, False):
         check(data, [x, np.array(chosen)])
-    model = ingot.load(ingot.compile(data))
+    model = load_best(data)
     ((wanted,),) = run_litert(data, [x, np.array(False)])
     np.testing.assert_allclose(model(x, np.array(False)), wanted, rtol=1e-5)
 
@@ -199,7 +200,7 @@ def _counter() -> bytes:
 
 def test_variables_and_signatures() -> None:
     data = _counter()
-    model = ingot.load(ingot.compile(data))
+    model = load_best(data)
     assert set(model.functions) == {"count", "read"}
     step = np.array([1, 2], np.float32)
     np.testing.assert_array_equal(model.count(step=step), [6, 8])

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("ai_edge_litert")
 
-import ingot
+from tests.support.devices import load_best
 from tests.support.tflite_models import (
     Array,
     Graph,
@@ -95,7 +95,7 @@ def test_one_step_of_an_lstm() -> None:
 
 def test_an_lstm_compiled_keeps_and_loses_its_state() -> None:
     data, calls = _lstm(), _calls((BATCH, TIME, INPUTS))
-    model = ingot.load(ingot.compile(data))
+    model = load_best(data)
     for call, (wanted,) in zip(calls, run_litert(data, *calls), strict=True):
         np.testing.assert_allclose(model(*call), wanted, rtol=1e-5, atol=1e-5)
     assert {each.name for each in model.variables} == {"state5", "state5.14"}

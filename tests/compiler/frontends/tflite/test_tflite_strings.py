@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("ai_edge_litert")
 
-import ingot
 from ingot.compiler.read_source import read_source
 from ingot.hal.errors import CompileError
+from tests.support.devices import load_best
 from tests.support.tflite_cases.strings import WORDS
 from tests.support.tflite_models import Array, Graph, Model, check, one_op
 
@@ -85,7 +85,7 @@ def test_of_equal_keys_the_first_one_counts_and_tables_may_be_empty(
 
 @pytest.mark.slow
 def test_strings_are_passed_and_given_by_a_compiled_model() -> None:
-    model = ingot.load(ingot.compile(bytes(lookups())))
+    model = load_best(bytes(lookups()))
     found, texts, count = model.main(ASKED.tolist(), NUMBERS)
     assert np.asarray(found).tolist() == [7, -5, -1, 40, -5, -5]
     assert texts.tolist() == [["blue", "none"], ["a word of more than eight bytes", "grün"]]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ingot
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import walk
 from ingot.compiler.read_source import read_source
+from tests.support.devices import load_best
 
 FOLDER = Path(__file__).parents[3] / "models" / "torch_export"
 SAVED = np.load(FOLDER / "programs.npz")
@@ -75,7 +75,7 @@ def test_random_numbers_have_their_distributions(program: str) -> None:
 
 @pytest.mark.parametrize("program", ["layers.core", pytest.param("block", marks=pytest.mark.slow)])
 def test_models_run(program: str) -> None:
-    model = ingot.load(ingot.compile(SAVED[f"{program}:program"].tobytes()))
+    model = load_best(SAVED[f"{program}:program"].tobytes())
     results = model.main(**arrays(program, "input"))
     expected = arrays(program, "expected")
     for found, (name, array) in zip(results, expected.items(), strict=True):

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-import ingot
-from ingot.compiler import compile
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import branches, while_loop
 from ingot.compiler.ir import Value, parse_type
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
+from tests.support.devices import load_best
 from tests.support.programs import program
 
 
@@ -30,7 +29,7 @@ def test_dims_that_differ_are_picked_in_front_of_the_branch() -> None:
     module = program(build, "f32[a]", "i64[]")
     main = module.functions["main"]
     main.symbols, main.result_names = {"a": (0, None)}, ["y", "total"]
-    model = ingot.load(compile(module))
+    model = load_best(module)
     for count in (0, 1, 40):
         x = np.linspace(-1, 1, count, dtype=np.float32)
         wanted = [np.exp(x), np.concatenate([x, x]), np.full(3, 7, np.float32)]
@@ -54,7 +53,7 @@ def test_a_dim_that_only_the_inside_of_a_branch_tells_comes_out_of_it() -> None:
 
     module = program(build, "f32[4]", "i1[]")
     module.functions["main"].result_names = ["y", "z"]
-    model = ingot.load(compile(module))
+    model = load_best(module)
     x = np.array([0, 3, 0, 4], np.float32)
     for values, flag, wanted in (
         (x, True, [[2, 6]]),
@@ -82,7 +81,7 @@ def test_a_loop_may_test_the_dim_that_it_changes() -> None:
     module = program(build, "f32[a]")
     main = module.functions["main"]
     main.symbols, main.result_names = {"a": (1, None)}, ["y"]
-    model = ingot.load(compile(module))
+    model = load_best(module)
     for count, length in ((1, 16), (3, 12), (9, 9), (20, 20)):
         x = np.arange(count, dtype=np.float32)
         np.testing.assert_array_equal(np.asarray(model.main(x)), np.resize(x, length))

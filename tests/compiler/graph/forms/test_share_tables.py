@@ -17,7 +17,7 @@ from ingot.compiler.ir import Block, Function, Module, Region, TensorType
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.verifier import verify
 from ingot.hal.spec import dtype
-from tests.support.devices import load_best
+from tests.support.devices import best_variant, load_best
 
 ROWS = 9003  # 11 in the last panel
 
@@ -81,7 +81,9 @@ def test_the_weight_is_there_once(is_external: bool, tmp_path: Any) -> None:
     table = table_of(32, "f4")
     source = program(table, "check", is_external)
     if is_external:
-        model = ingot.load(ingot.compile(source), parameters={"w": table})
+        model = ingot.load(
+            ingot.compile(source, variants=[best_variant()]), parameters={"w": table}
+        )
         model.save_weights(tmp_path / "packed")
         length = (tmp_path / "packed").stat().st_size
     else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -415,19 +415,26 @@ def _is_torch_object(source: Any) -> bool:
 
 
 def _read_exported(source: Any, options: _Options) -> ir.Module:
-    from ingot.compiler.frontends.torch import exported_archive, import_torch
+    from ingot.compiler.frontends.torch import exported_archives, import_torch
 
     _check_outputs(options)
-    dim_names: dict[str, str] = {}
+    sources: Iterable[tuple[Any, dict[str, str]]] = [(source, {})]
     if not isinstance(source, (bytes, Path)):
-        source, dim_names = exported_archive(source, options.example_inputs, options.dynamic_shapes)
-    return import_torch(
-        source,
-        parameters=options.parameters,
-        parameter_names=options.parameter_names,
-        survey=options.survey,
-        dim_names=dim_names,
-    )
+        sources = exported_archives(source, options.example_inputs, options.dynamic_shapes)
+    refused: CompileError | None = None
+    for archive, dim_names in sources:
+        try:
+            return import_torch(
+                archive,
+                parameters=options.parameters,
+                parameter_names=options.parameter_names,
+                survey=options.survey,
+                dim_names=dim_names,
+            )
+        except CompileError as error:
+            refused = error
+    assert refused is not None
+    raise refused
 
 
 def _read_tflite(source: Path | bytes, options: _Options) -> ir.Module:

@@ -6,13 +6,13 @@ then, is needed where a program or a module in memory is given.
 
 from __future__ import annotations
 
-from ingot.compiler.frontends.torch.export import exported_archive, kept_decompositions
+from ingot.compiler.frontends.torch.export import exported_archives, kept_decompositions
 from ingot.compiler.frontends.torch.graphs import argument_names, import_graph
 from ingot.compiler.frontends.torch.importer import import_torch
 
 __all__ = [
     "argument_names",
-    "exported_archive",
+    "exported_archives",
     "import_graph",
     "import_torch",
     "kept_decompositions",

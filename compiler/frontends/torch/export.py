@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import io
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,21 +15,21 @@ from ingot.compiler.frontends.torch.live import program_archive
 from ingot.compiler.frontends.torch.lowering import LOWERINGS, VIEWS, functional_op
 from ingot.hal.errors import CompileError
 
-__all__ = ["exported_archive", "kept_decompositions"]
+__all__ = ["exported_archives", "kept_decompositions"]
 
 _ALIASES = re.compile(r"\([a-z*]( ?-> ?\*)?\)")  # in a schema: results that are views
-_UNTOLD_VIEWS = ("aten.type_as.default", "aten.broadcast_tensors.default")
+_UNTOLD_VIEWS = ("aten.type_as.default",)
 
 
-def exported_archive(
+def exported_archives(
     source: Any, example_inputs: Sequence[Any] | None = None, dynamic_shapes: Any = None
-) -> tuple[Archive, dict[str, str]]:
+) -> Iterator[tuple[Archive, dict[str, str]]]:
     """The archive of the program, which is exported first if it is a module, and the names of
     `torch.export.Dim` by the symbols of the program, which torch does not keep.
 
-    A program of ops that all have a lowering is taken as it was exported. Else in-place writes
-    become functional, and torch decomposes the ops that have none where it can. CompileError: torch
-    cannot export or save it.
+    A program of ops that all have a lowering is taken as it was exported. Else, and next if that
+    cannot be compiled for what it writes, in-place writes become functional, and torch decomposes
+    the ops that have none where it can. CompileError: torch cannot export or save it.
     """
     import torch
 
@@ -45,11 +46,14 @@ def exported_archive(
     program, examples = source, source.example_inputs
     program.example_inputs = None  # of which torch makes guards that it then cannot run
     try:
-        if not _is_known(torch, source):  # it takes torch as long as the export
-            with suppress(Exception):  # torch cannot decompose all that it exports
-                table = kept_decompositions(torch.export.default_decompositions())
-                source = source.run_decompositions(table)
-        return _archive(torch, source), names
+        if _is_known(torch, program):  # to decompose it takes torch as long as the export
+            yield _archive(torch, program), names
+            if not any(functional_op(str(node.target)) for node in program.graph.nodes):
+                return
+        with suppress(Exception):  # torch cannot decompose all that it exports
+            table = kept_decompositions(torch.export.default_decompositions())
+            source = program.run_decompositions(table)
+        yield _archive(torch, source), names
     finally:
         program.example_inputs = examples
 
@@ -77,12 +81,18 @@ def kept_decompositions(table: Any) -> Any:
 
 
 def _is_known(torch: Any, program: Any) -> bool:
-    """Whether each op of the program has a lowering for real numbers and writes at most what an op
-    has just made, and all weights are plain tensors."""
+    """Whether each op of the program has a lowering for real numbers and writes only into what the
+    program made, in a way that can be followed, and all weights are plain tensors."""
     plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
     tensors = {**program.state_dict, **program.constants}.values()
-    return all(type(each) in plain for each in tensors) and all(
-        _is_known_node(torch, node) for node in program.graph.nodes
+    nodes = list(program.graph.nodes)
+    if not all(type(each) in plain for each in tensors):
+        return False
+    if not all(_is_known_node(torch, node) for node in nodes):
+        return False
+    written = {_origin(torch, node) for node in nodes if functional_op(str(node.target))}
+    return all(getattr(node, "op", "") == "call_function" for node in written) and not any(
+        _shares_unseen(torch, node) and _origin(torch, node) in written for node in nodes
     )
 
 
@@ -93,25 +103,38 @@ def _is_known_node(torch: Any, node: Any) -> bool:
     if node.op != "call_function":
         return node.op in ("placeholder", "output")
     if isinstance(node.target, torch._ops.OpOverload):
-        is_known = str(node.target) in LOWERINGS and not node.target._schema.is_mutable
-        return is_known or _writes_its_own(torch, node)
+        name = str(node.target)
+        if functional_op(name):
+            return functional_op(name) in LOWERINGS
+        return name in LOWERINGS and not node.target._schema.is_mutable
     name = f"{node.target.__module__}.{getattr(node.target, '__name__', '')}"
     return name == "_operator.getitem" or name in LOWERINGS
 
 
-def _writes_its_own(torch: Any, node: Any) -> bool:
-    """Whether it is an op such as `relu_` whose argument shares its memory with nothing else."""
-    written: Any = node.args[0] if node.args else None
-    if functional_op(str(node.target)) not in LOWERINGS or not isinstance(written, torch.fx.Node):
+def _origin(torch: Any, node: Any) -> Any:
+    """The node that made the memory in which its result may lie."""
+    while isinstance(node, torch.fx.Node) and node.args and (
+        node.target is operator.getitem
+        or functional_op(str(node.target))
+        or _may_be_view(torch, node)
+    ):  # fmt: skip
+        node = node.args[0]
+    return node
+
+
+def _may_be_view(torch: Any, node: Any) -> bool:
+    op = node.target
+    is_told = isinstance(op, torch._ops.OpOverload) and bool(_ALIASES.search(str(op._schema)))
+    return is_told or str(op) in VIEWS or str(op) in _UNTOLD_VIEWS
+
+
+def _shares_unseen(torch: Any, node: Any) -> bool:
+    """Whether it may be a view that the walk takes for a copy, as a conversion to its own dtype."""
+    if node.op != "call_function" or str(node.target) in VIEWS or not _may_be_view(torch, node):
         return False
-    return written.op == "call_function" and all(
-        isinstance(each.target, torch._ops.OpOverload) and not _may_be_view(each.target)
-        for each in (written, *written.users)
-    )
-
-
-def _may_be_view(op: Any) -> bool:
-    return str(op) in (*VIEWS, *_UNTOLD_VIEWS) or bool(_ALIASES.search(str(op._schema)))
+    dtypes = [getattr(getattr(each, "meta", {}).get("val"), "dtype", None) for each in
+              (node, node.args[0])]  # fmt: skip
+    return None in dtypes or dtypes[0] == dtypes[1]
 
 
 def _exported(torch: Any, module: Any, example_inputs: Any, dynamic_shapes: Any) -> Any:

@@ -79,22 +79,29 @@ def test_what_has_lowerings_is_not_decomposed(monkeypatch: pytest.MonkeyPatch) -
     assert not asked
 
     class Writes(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self, shares: bool) -> None:
+        def __init__(self, view: Any) -> None:
             super().__init__()
-            self.shares, self.relu = shares, torch.nn.ReLU(inplace=True)
+            self.view, self.relu = view, torch.nn.ReLU(inplace=True)
 
         def forward(self, x: Any) -> Any:
             y = self.relu(x + 1)
-            z = torch.dropout(y, 0.5, False)  # y itself
-            return (z if self.shares else z.sin()).mul_(2), y.sum(0, keepdim=True)
+            z = self.view(y)
+            y[1:, 0] = x[:2, 1] * 3
+            return z.neg(), torch.dropout(y, 0.5, False).add_(x), y.sum(0)
 
-    x = torch.randn(3)
-    for shares in (False, True):
-        found = interpret(
-            read_source(torch.export.export(Writes(shares), (x,))), "main", [x.numpy()]
-        )
-        assert bool(asked) == shares
-        for each, expected in zip(found, Writes(shares)(x), strict=True):
+    x = torch.randn(3, 4)
+    views: list[tuple[Any, bool]] = [
+        (lambda y: y.sin().mul_(2), False),
+        (lambda y: y[2].unsqueeze(0), False),
+        (lambda y: y.to(torch.float64), False),
+        (lambda y: y.to(torch.float32), True),  # y itself
+        (lambda y: y.reshape(12), True),  # which may be a copy
+    ]
+    for view, decomposes in views:
+        asked.clear()
+        found = interpret(read_source(torch.export.export(Writes(view), (x,))), "main", [x.numpy()])
+        assert bool(asked) == decomposes
+        for each, expected in zip(found, Writes(view)(x), strict=True):
             np.testing.assert_allclose(each, expected.numpy(), 1e-6)
 
 

@@ -2,11 +2,12 @@
 
 Numbers that are computed from integers and constants alone are known to be finite, and how
 large they may be. So codes that are dequantised at once need not become codes in between, a
-clamp to what a dtype holds is part of the conversion to it, and constant factors join those of
-the columns, and what was whole needs no rounding. What is divided by a constant behind a
-contraction, or a function such as exp, is multiplied by its reciprocal: sums in floats are rounded
-in another order than the source's anyway, and functions not exactly, by as little. Other numbers,
-and whole ones by whole ones, whose quotients may be whole, are divided as the source says.
+clamp to what a dtype holds is part of the conversion to it, constant factors join those of
+the columns, windows take the greatest code, and what was whole needs no rounding. What is divided
+by a constant behind a contraction, or a function such as exp, is multiplied by its reciprocal:
+sums in floats are rounded in another order than the source's anyway, and functions not exactly, by
+as little. Other numbers, and whole ones by whole ones, whose quotients may be whole, are divided as
+the source says.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.ops import lookup
+from ingot.compiler.graph.ops import ReduceWindow, lookup
 from ingot.compiler.graph.rewriter import (
     defined_by,
     literal_of_value,
@@ -212,9 +213,43 @@ class _Rescaling:
         return builder.like(inner, first, scaled)
 
     def round_even(self, op: Op, builder: Builder) -> Value | None:
-        """What is whole stays."""
-        known = self.of(op.operands[0])
-        return op.operands[0] if known is not None and known.is_whole else None
+        """What is whole stays, also if it is divided by its factor."""
+        x = op.operands[0]
+        known = self.of(x)
+        if known is not None and known.is_whole:
+            return x
+        division = defined_by(x, "div")
+        product = division and defined_by(division.operands[0], "mul")
+        if not division or not product:
+            return None
+        factor, divisor = (splat_of(each.operands[1]) for each in (product, division))
+        known = self.of(product.operands[0])
+        if factor is None or factor != divisor or abs(factor) < _LEAST or known is None:
+            return None
+        return product.operands[0] if known.is_whole and known.most < _EXACT / 4 else None
+
+    def reduce_window(self, op: Op, builder: Builder) -> Value | None:
+        """The greatest of codes, of which numbers are made behind it."""
+        x, moves = op.operands[0], ReduceWindow.of(op)
+        known = self.of(x)
+        if moves.kind != "max" or self.uses[x] > 1 or known is None:
+            return None
+        inner = defined_by(x, "mul", "sub")
+        number = splat_of(inner.operands[1]) if inner is not None else None
+        if inner is not None and number is not None and (number > 0 or inner.name == "sub"):
+            greatest = builder.like(op, inner.operands[0])
+            shape = tensor_type(greatest).shape
+            return builder.value(inner.name, greatest, builder.full(number, _F32, shape))
+        clamp = defined_by(x, "clamp")
+        if clamp is None or not known.is_whole or _has_empty_windows(moves):
+            return None
+        low, high = (splat_of(each) for each in clamp.operands[::2])
+        for codes in map(dtype, ("u8", "i8")):
+            least, most = _limits(codes)
+            if low is not None and high is not None and least <= low <= high <= most:
+                x = builder.value("convert", x, dtype=codes)
+                return builder.value("convert", builder.like(op, x), dtype=_F32)
+        return None
 
     def clamp(self, op: Op, builder: Builder) -> Value | None:
         """The second of two with the same limits."""
@@ -280,6 +315,17 @@ def _limits(element: DType) -> tuple[int, int]:
     return low, low + (1 << element.bits) - 1
 
 
+def _has_empty_windows(moves: ReduceWindow) -> bool:
+    """Whether a window may hold nothing but padding."""
+    dilated = any(each != 1 for each in (*moves.base_dilation, *moves.window_dilation))
+    inside = all(
+        isinstance(each, int) and isinstance(size, int) and 0 <= each < size
+        for pair, size in zip(moves.padding, moves.window, strict=True)
+        for each in pair
+    )
+    return dilated or not inside
+
+
 def _saturated(x: Value, target: DType) -> Value | None:
     """What a clamp to all that the dtype holds, or to more, takes."""
     op = defined_by(x, "clamp")
@@ -308,6 +354,7 @@ _RULES: dict[str, Callable[[_Rescaling, Op, Builder], Value | None]] = {
     "convert": _Rescaling.convert,
     "div": _Rescaling.div,
     "mul": _Rescaling.mul,
+    "reduce_window": _Rescaling.reduce_window,
     "round_even": _Rescaling.round_even,
     "sub": _Rescaling.sub,
 }

@@ -13,7 +13,7 @@ from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.folding.fold_constants import fold_constants
 from ingot.compiler.graph.forms.simplify_rescaling import simplify_rescaling
 from ingot.compiler.graph.interpreter import interpret
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, walk
+from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, tensor_type, walk
 from ingot.compiler.read_source import copy_module
 from ingot.hal.spec import dtype
 
@@ -64,10 +64,13 @@ class Layer:
         return module
 
 
+def simplified(module: Module) -> Module:
+    return eliminate_dead_code(fold_constants(simplify_rescaling(copy_module(module))))
+
+
 def check(module: Module, x: Array, most: float) -> Counter[str]:
     """Results may be `most` apart, few of them. The ops that are left."""
-    changed = fold_constants(simplify_rescaling(copy_module(module)))
-    changed = eliminate_dead_code(changed)
+    changed = simplified(module)
     (wanted,), (got,) = (interpret(each, "main", [x]) for each in (module, changed))
     distance = np.abs(got.astype(np.float64) - wanted)
     assert distance.max() <= most
@@ -140,6 +143,21 @@ def test_codes_that_are_quantised_again_need_no_zero_point_and_no_second_roundin
     ops = check(layer.module(y), RANDOM.integers(0, 256, (ROWS, STEPS)).astype(np.uint8), 2)
     assert ops["add"] == ops["sub"] == 0
     assert (ops["round_even"], ops["clamp"]) == (2, 3)
+
+
+@pytest.mark.parametrize(("target", "room"), [("u8", 1), ("i8", 1), ("u8", 3)])
+def test_windows_take_the_greatest_code(target: str, room: int) -> None:
+    """Where each holds an element: of three rows of padding one window does not."""
+    layer = Layer()
+    codes = layer.quantised(layer.op("mul", layer.sums(), 0.01), 0.5, 0, target)
+    padding = ((room, 2 - room), (1, 1))
+    y = layer.dequantised(codes, 0.5, 0)
+    y = layer.b.value("reduce_window", y, kind="max", window=(3, 3), padding=padding)
+    module = layer.module(layer.quantised(y, 0.5, 0, target))
+    ops = check(module, RANDOM.integers(0, 256, (ROWS, STEPS)).astype(np.uint8), 0)
+    greatest = next(op for op in walk(simplified(module)) if op.name == "reduce_window")
+    assert tensor_type(greatest.result).dtype.name == (target if room == 1 else "f32")
+    assert ops["round_even"] == 1 + (room == 3)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float64])

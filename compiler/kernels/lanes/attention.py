@@ -13,7 +13,7 @@ under a causal mask.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 
 from ingot.compiler.dispatch.view import View
@@ -115,14 +115,16 @@ class _Attention(AttentionEntry):
             b.if_(b.compare("gt", live, self.lanes), wide, small)
         return self._finish()
 
-    # Scratch: queries [d][block], scores [keys][block], sums [e][block].
+    # Scratch: queries [d][block], scores [keys][block], sums [e][block], and a row of what there is
+    # one of per query.
 
     def _scratch(self, part: str) -> Value:
-        rows = {"queries": 0, "scores": self.d, "sums": self.d + KEY_BLOCK}
+        scores, sums = self.d, self.d + KEY_BLOCK
+        rows = {"queries": 0, "scores": scores, "sums": sums, "row": sums + self.e}
         return self.b.scratch(rows[part] * QUERY_BLOCK * 4, F32)
 
     def _scratch_length(self) -> int:
-        return (self.d + KEY_BLOCK + self.e) * QUERY_BLOCK * 4
+        return (self.d + KEY_BLOCK + self.e + 1) * QUERY_BLOCK * 4
 
     def _block(self, block: _Block) -> None:
         b = self.b
@@ -225,10 +227,18 @@ class _Attention(AttentionEntry):
                 value = self._gather(view, 0, at, queries, view.strides[-2])
                 b.store(memory, self._at(loop.index, vectors.index), b.op("mul", value, factor))
 
-    def _groups(self, block: _Block) -> list[tuple[int, int]]:
-        """(first vector, vectors) of the tiles side by side in a block."""
-        width = min(self.schedule.tile_vectors, block.vectors)
-        return [(start, width) for start in range(0, block.vectors, width)]
+    def _width(self, block: _Block) -> int:
+        """The vectors of tiles, which are side by side in a block."""
+        return min(self.schedule.tile_vectors, block.vectors)
+
+    def _keep(self, first: Index, values: Sequence[Value]) -> None:
+        """Store the row's vectors from `first` on."""
+        for place, value in enumerate(values):
+            self.b.store(self._scratch("row"), self._at(0, self.b.add(first, place)), value)
+
+    def _kept(self, first: Index, count: int) -> list[Value]:
+        b, memory = self.b, self._scratch("row")
+        return [b.load(memory, self._at(0, b.add(first, i)), self.lanes) for i in range(count)]
 
     def _tiles(
         self,
@@ -255,9 +265,10 @@ class _Attention(AttentionEntry):
 
         return read
 
-    def _lines(self, memory: Value, start: int) -> Callable[[Index, int], Value]:
+    def _lines(self, memory: Value, start: Index) -> Callable[[Index, int], Value]:
         """Reads (step, vector) of scratch rows of a block, from vector `start` on."""
-        return lambda step, vector: self.b.load(memory, self._at(step, start + vector), self.lanes)
+        b = self.b
+        return lambda step, i: b.load(memory, self._at(step, b.add(start, i)), self.lanes)
 
     def _multiply(
         self,
@@ -279,39 +290,34 @@ class _Attention(AttentionEntry):
         base = self.rows(self.k, key)
         element = self._element(self.k, 1, base, -2)
         lowest = b.constant(-math.inf, F32, self.lanes)
-        maxima: list[Value] = []
-        for start, width in self._groups(block):
+        width = self._width(block)
+        with b.for_(0, block.vectors, width) as groups:
 
-            def body(
-                height: int,
-                row: Index,
-                carried: list[Value],
-                start: int = start,
-                width: int = width,
-            ) -> list[Value]:
+            def body(height: int, row: Index, carried: list[Value]) -> list[Value]:
                 shape = TileShape(height, width, self.lanes)
                 zeros = zero_tile(b, F32, shape)
-                lines = self._lines(queries, start)
+                lines = self._lines(queries, groups.index)
                 sums = self._multiply(shape, zeros, b.dim(self.d), row, element, lines)
                 for place, value in enumerate(sums):
                     i, vector = divmod(place, width)
-                    at = b.add(row, i)
-                    target = self._at(at, start + vector)
+                    at, of_block = b.add(row, i), b.add(groups.index, vector)
+                    target = self._at(at, of_block)
+                    if self.pages:
+                        b.store(scores, target, value)
+                        continue
                     if self._mask_is_packed():
                         value = b.op("add", value, b.load(scores, target, self.lanes))
                     else:
-                        value = self._add_mask(block, b.add(key, at), start + vector, value)
+                        value = self._add_mask(block, b.add(key, at), of_block, value)
                     b.store(scores, target, value)
                     carried[vector] = b.op("max", carried[vector], value)
                 return carried
 
-            maxima += self._tiles(count, most, [lowest] * width, body)
-        if not self.pages:
-            return maxima
-        if self.pages.cap:
+            maxima = self._tiles(count, most, [] if self.pages else [lowest] * width, body)
+            self._keep(groups.index, maxima)
+        if self.pages:
             return self._hidden(block, key, count)
-        hides = self.pages.hides(key, count, self.ends)
-        return b.if_(hides, lambda: self._hidden(block, key, count), lambda: maxima)
+        return self._kept(0, block.vectors)
 
     def _hidden(self, block: _Block, key: Index, count: Index) -> list[Value]:
         """Cap the block's scores, and hide those of keys that a query does not see; per lane
@@ -365,7 +371,7 @@ class _Attention(AttentionEntry):
             vectors.yield_(*loop.results)
         return vectors.results[0]
 
-    def _add_mask(self, block: _Block, key: Index, vector: int, score: Value) -> Value:
+    def _add_mask(self, block: _Block, key: Index, vector: Index, score: Value) -> Value:
         view, b = self.mask, self.b
         if view is None:
             return score
@@ -401,28 +407,25 @@ class _Attention(AttentionEntry):
         scores, sums = self._scratch("scores"), self._scratch("sums")
         base = self.rows(self.v, key)
         element = self._element(self.v, 2, base, -1)
-        for start, width in self._groups(block):
+        width = self._width(block)
+        self._keep(0, factor)
+        with b.for_(0, block.vectors, width) as groups:
+            factors = self._kept(groups.index, width)
 
-            def body(
-                height: int,
-                row: Index,
-                carried: list[Value],
-                start: int = start,
-                width: int = width,
-            ) -> list[Value]:
+            def body(height: int, row: Index, carried: list[Value]) -> list[Value]:
                 shape = TileShape(height, width, self.lanes)
                 places = [
-                    (self._at(b.add(row, i), start + vector), start + vector)
+                    self._at(b.add(row, i), b.add(groups.index, vector))
                     for i in range(height)
                     for vector in range(width)
                 ]
                 initial = [
-                    b.op("mul", b.load(sums, at, self.lanes), factor[vector])
-                    for at, vector in places
+                    b.op("mul", b.load(sums, at, self.lanes), factors[place % width])
+                    for place, at in enumerate(places)
                 ]
-                lines = self._lines(scores, start)
+                lines = self._lines(scores, groups.index)
                 results = self._multiply(shape, initial, count, row, element, lines)
-                for (at, _), value in zip(places, results, strict=True):
+                for at, value in zip(places, results, strict=True):
                     b.store(sums, at, value)
                 return carried
 
@@ -435,13 +438,11 @@ class _Attention(AttentionEntry):
         base, step = self.base(self.out), b.dim(self.out.strides[-1])
         e = self.e
         squares = e // lanes * lanes if step == 1 else 0
-        kept = self._scratch("scores")  # which nobody reads any more
-        for vector, total in enumerate(totals):
-            b.store(kept, self._at(0, vector), total)
+        self._keep(0, totals)
         with b.for_(0, block.vectors) as vectors:
             before = b.mul(vectors.index, lanes)
             first, live = b.add(block.first, before), b.sub(block.live, before)
-            total = b.load(kept, self._at(0, vectors.index), lanes)
+            (total,) = self._kept(vectors.index, 1)
 
             def scaled(row: Index) -> Value:
                 value = self.share(b.load(sums, self._at(row, vectors.index), lanes), total)

@@ -12,13 +12,12 @@ from typing import Any
 
 from ingot.compiler.frontends.torch.archive import Archive
 from ingot.compiler.frontends.torch.live import program_archive
-from ingot.compiler.frontends.torch.lowering import LOWERINGS, VIEWS, functional_op
+from ingot.compiler.frontends.torch.lowering import CONVERSIONS, LOWERINGS, VIEWS, functional_op
 from ingot.hal.errors import CompileError
 
 __all__ = ["exported_archives", "kept_decompositions"]
 
 _ALIASES = re.compile(r"\([a-z*]( ?-> ?\*)?\)")  # in a schema: results that are views
-_UNTOLD_VIEWS = ("aten.type_as.default",)
 
 
 def exported_archives(
@@ -125,16 +124,13 @@ def _origin(torch: Any, node: Any) -> Any:
 def _may_be_view(torch: Any, node: Any) -> bool:
     op = node.target
     is_told = isinstance(op, torch._ops.OpOverload) and bool(_ALIASES.search(str(op._schema)))
-    return is_told or str(op) in VIEWS or str(op) in _UNTOLD_VIEWS
+    return is_told or str(op) in VIEWS or str(op).startswith(CONVERSIONS)
 
 
 def _shares_unseen(torch: Any, node: Any) -> bool:
-    """Whether it may be a view that the walk takes for a copy, as a conversion to its own dtype."""
-    if node.op != "call_function" or str(node.target) in VIEWS or not _may_be_view(torch, node):
-        return False
-    dtypes = [getattr(getattr(each, "meta", {}).get("val"), "dtype", None) for each in
-              (node, node.args[0])]  # fmt: skip
-    return None in dtypes or dtypes[0] == dtypes[1]
+    """Whether it may be a view that the walk takes for a copy."""
+    is_seen = str(node.target) in VIEWS or str(node.target).startswith(CONVERSIONS)
+    return node.op == "call_function" and not is_seen and _may_be_view(torch, node)
 
 
 def _exported(torch: Any, module: Any, example_inputs: Any, dynamic_shapes: Any) -> Any:

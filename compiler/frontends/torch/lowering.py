@@ -27,6 +27,7 @@ from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
+    "CONVERSIONS",
     "LOWERINGS",
     "REFUSED",
     "VIEWS",
@@ -50,6 +51,8 @@ _Function = TypeVar("_Function", bound=Lowering)
 LOWERINGS: dict[str, Lowering] = {}
 REFUSED: dict[str, str] = {}
 """Ops that are known, and why they are not taken."""
+CONVERSIONS = ("aten.to.", "aten.type_as.")
+"""Ops whose result is the first argument itself where it has the dtype already."""
 VIEWS: dict[str, bool] = {}
 """Ops whose result shares the memory of the first argument; False where it only may do so."""
 

@@ -16,7 +16,7 @@ __all__ = ["put_back"]
 
 _RESHAPES = (
     "view", "unsqueeze", "squeeze", "_unsafe_view", "detach", "alias", "dropout", "feature_dropout",
-    "alpha_dropout", "positive",
+    "alpha_dropout", "positive", "to", "type_as",
 )  # fmt: skip
 
 

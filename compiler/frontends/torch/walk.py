@@ -26,6 +26,7 @@ from ingot.compiler.frontends.torch.complex_values import (
     real_type,
 )
 from ingot.compiler.frontends.torch.lowering import (
+    CONVERSIONS,
     LOWERINGS,
     REFUSED,
     VIEWS,
@@ -198,7 +199,7 @@ class Walk:
             for output in outputs:
                 same = _View(source, tensors.version(source), lambda: tensors.get(source), _same)
                 tensors.view(output, same)
-        elif name in VIEWS and source is not None:
+        elif source is not None and (name in VIEWS or _keeps_dtype(name, node, graph)):
             base = source
             for place, output in enumerate(outputs):
 
@@ -215,7 +216,9 @@ class Walk:
                     return put_back(context, name, whole, value, place, arguments[1:], keywords)
 
                 version = tensors.version(base)
-                tensors.view(output, _View(base, version, again, back if VIEWS[name] else None))
+                tensors.view(
+                    output, _View(base, version, again, back if VIEWS.get(name, True) else None)
+                )
         return results
 
     def _context(
@@ -418,6 +421,16 @@ def _tensor_name(argument: Any) -> str | None:
 def _symbolic(entry: Any, tensors: Tensors) -> Any:
     ((tag, value),) = entry.items()
     return tensors.get(value) if tag == "as_name" else value
+
+
+def _keeps_dtype(name: str, node: Any, graph: Any) -> bool:
+    """Whether it is a conversion that gives its argument itself, and is not asked for a copy."""
+    if not name.startswith(CONVERSIONS):
+        return False
+    ends = [node["inputs"][0]["arg"], node["outputs"][0]]
+    dtypes = [graph["tensor_values"].get(_tensor_name(each), {}).get("dtype") for each in ends]
+    is_copy = any(each["arg"].get("as_bool") for each in node["inputs"])
+    return dtypes[0] == dtypes[1] and not is_copy
 
 
 def _same(value: Any) -> Any:

@@ -260,7 +260,8 @@ class _Job:
                 self.running[pool.submit(self._build, path.name, folders)] = file.count
                 return
             variant = (self.variant, self.variant.plain, self.variant.scalar)[file.level]
-            flags = ["-c", *["-O1"] * (file.count == 0)]
+            is_hot = file.count > 0  # else it has checks and the table, which -O3 does not shorten
+            flags = ["-c"] if is_hot else ["-c", "-O1"]
             key = self._key([*flags, file.text], variant)
             self.objects.append(shared.setdefault(key, path.with_suffix(".o")))
             if self.objects[-1].parent != folder:

@@ -20,6 +20,7 @@ def _overlap(a: Array, b: Array) -> Any:
     return inside / (areas[0] + areas[1] - inside) if inside > 0 else np.float32(0)
 
 
+@np.errstate(all="ignore")
 def _suppress(boxes: Array, candidates: Array, limit: Array, threshold: Array) -> Array:
     result = np.zeros(candidates.shape, np.bool_)
     for line in range(candidates.shape[0]):

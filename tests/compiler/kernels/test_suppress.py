@@ -16,9 +16,13 @@ def test_boxes_that_overlap_are_left_out(target) -> None:
         {"n": (0, None)},
     )
     random = np.random.default_rng(0)
-    for n in (0, 1, 60, 400):
+    limits = {50: (0, 1, 60, 400), 1000: (31, 400), 0: (40,), -3: (40,)}
+    for limit, n in ((limit, n) for limit, lengths in limits.items() for n in lengths):
         corners = random.random((3, n, 2)).astype(np.float32) * 5
         boxes = np.concatenate([corners, corners + 1], axis=2)
         candidates = random.random((3, n)) < 0.7
-        operands = [boxes, candidates, np.array(50), np.array(0.2, np.float32)]
+        odd = random.random((3, n, 4)) < 0.02
+        boxes[odd] = random.choice([np.nan, np.inf, -np.inf, 0, -9], np.count_nonzero(odd))
+        boxes[:, n // 2 :: 7] = boxes[:, : n - n // 2 : 7]  # equal ones
+        operands = [boxes, candidates, np.array(limit), np.array(0.2, np.float32)]
         target.check(function, operands, n=n)

@@ -122,8 +122,8 @@ ingot_status_t ingot_session_fork(ingot_session_t *session, ingot_session_t **ou
  * Little-endian, without gaps: a header; per variable a signature, its dims in i64 (an open one is
  * the length in bytes), and its name; per variable its bytes as runs of blocks, of which those at
  * the start of a run are zeros and left out, so that a cache costs what is used of it; a crc of all
- * that. A variable that grows has one run, whose zeros are behind the others, so its bytes in the
- * file tell how much memory it may ask for. */
+ * that. A variable that grows has all its bytes instead, so what the file holds tells how much memory
+ * it may ask for. */
 
 #define STATE_MAGIC "INGOTST\n"
 #define STATE_VERSION 1u
@@ -251,25 +251,14 @@ static ingot_status_t put_bytes(state_stream_t *stream, const uint8_t *data, int
   return NULL;
 }
 
-static ingot_status_t put_growing(state_stream_t *stream, const uint8_t *data, int64_t length) {
-  state_run_t run = {0, blocks_of(length)};
-  while (run.blocks > 0 && is_zero(data + (int64_t)(run.blocks - 1) * BLOCK_LENGTH,
-                                   length_of(length, run.blocks - 1, 1))) {
-    --run.blocks;
-    ++run.zeros;
-  }
-  INGOT_TRY(state_put(stream, &run, sizeof(run)));
-  return state_put(stream, data, length_of(length, 0, run.blocks));
-}
-
 static ingot_status_t put_variable(state_stream_t *stream, const ingot_module_t *module,
                                    uint32_t ordinal, ingot_vm_variable_t *variable) {
   void *data = NULL;
   ingot_buffer_t *buffer = variable->buffer;
   bool grows = ingot_module_variable_length(module, ordinal, -1) < 0;
   INGOT_TRY(ingot_hal_buffer_map(buffer, 0, buffer->length, INGOT_HAL_ACCESS_READ, &data));
-  ingot_status_t status =
-      grows ? put_growing(stream, data, buffer->length) : put_bytes(stream, data, buffer->length);
+  ingot_status_t status = grows ? state_put(stream, data, (size_t)buffer->length)
+                                : put_bytes(stream, data, buffer->length);
   ingot_hal_buffer_unmap(buffer, data);
   return status;
 }
@@ -331,8 +320,7 @@ static ingot_status_t check_signature(state_stream_t *stream, const ingot_module
   const state_signature_t own = variable_signature(module, ordinal, variable, own_dims);
   if (found.rank > 0 && ingot_module_variable_length(module, ordinal, -1) < 0) {
     int64_t row = ingot_module_variable_length(module, ordinal, 1);
-    bool fits = dims[0] >= 0 && dims[0] / BLOCK_LENGTH < UINT32_MAX && row > 0;
-    if (fits && dims[0] % row == 0) own_dims[0] = dims[0];
+    if (dims[0] >= 0 && row > 0 && dims[0] % row == 0) own_dims[0] = dims[0];
     variable->saved_length = own_dims[0];
   }
   bool is_same = found.dtype == own.dtype && found.rank == own.rank &&
@@ -377,7 +365,7 @@ static ingot_status_t get_bytes(state_stream_t *stream, uint8_t *data, int64_t l
 
 #define STEP_LENGTH (1 << 22)
 
-/* The first bytes of what grows, in memory that is made as they come: for twice as many as the file
+/* The bytes of what grows, in memory that is made as they come: for twice as many as the file
  * has had so far, and STEP_LENGTH. */
 static ingot_status_t get_rows(state_stream_t *stream, size_t length, void **out_data) {
   ingot_status_t status = NULL;
@@ -391,26 +379,16 @@ static ingot_status_t get_rows(state_stream_t *stream, size_t length, void **out
   return status;
 }
 
-/* Zeros are rows, too, unless there are many more of them than others. */
-static ingot_status_t get_growing(state_stream_t *stream, ingot_vm_variable_t *variable,
-                                  int64_t row) {
-  const ingot_vm_context_t *context = &stream->session->context;
-  int64_t room = variable->saved_length;
-  state_run_t run;
+static ingot_status_t get_growing(state_stream_t *stream, ingot_vm_variable_t *variable) {
+  int64_t length = variable->saved_length;
   void *data = NULL;
-  INGOT_TRY(state_get(stream, &run, sizeof(run)));
-  if ((uint64_t)run.zeros + run.blocks != blocks_of(room)) {
-    return state_damaged(stream, "a run of blocks is too long");
+  ingot_status_t status = get_rows(stream, (size_t)length, &data);
+  if (!status) {
+    status = ingot_vm_variable_renew(&stream->session->context.state, variable, length);
   }
-  int64_t end = (int64_t)length_of(room, 0, run.blocks);
-  if (room - end > end + STEP_LENGTH) room = (end + row - 1) / row * row;
-  ingot_status_t status = get_rows(stream, (size_t)end, &data);
-  if (!status) status = ingot_vm_variable_renew(&context->state, variable, room);
-  if (!status) status = ingot_hal_buffer_write(variable->buffer, 0, end, data);
+  if (!status) status = ingot_hal_buffer_write(variable->buffer, 0, length, data);
   ingot_release_memory(ingot_session_allocator(stream->session), data);
-  INGOT_TRY(status);
-  INGOT_TRY(ingot_hal_queue_fill(context->queue, variable->buffer, end, room - end, 0, 1));
-  return ingot_hal_queue_wait(context->queue);
+  return status;
 }
 
 static ingot_status_t get_variable(state_stream_t *stream, const ingot_module_t *module,
@@ -418,7 +396,7 @@ static ingot_status_t get_variable(state_stream_t *stream, const ingot_module_t 
   void *data = NULL;
   ingot_buffer_t *buffer = variable->buffer;
   if (ingot_module_variable_length(module, ordinal, -1) < 0) {
-    return get_growing(stream, variable, ingot_module_variable_length(module, ordinal, 1));
+    return get_growing(stream, variable);
   }
   INGOT_TRY(ingot_hal_buffer_map(buffer, 0, buffer->length, INGOT_HAL_ACCESS_WRITE, &data));
   ingot_status_t status = get_bytes(stream, data, buffer->length);

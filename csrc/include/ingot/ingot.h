@@ -745,8 +745,8 @@ INGOT_API ingot_status_t ingot_session_fork(ingot_session_t *session,
 typedef bool (*ingot_read_function_t)(void *user, void *data, size_t length);
 
 /* Writes all variables, piece by piece, for ingot_session_load_state on any device. Pages of zeros
- * take no room. Cancelled if `write` gives false; else as ingot_session_read_variable. Neither `write`
- * nor `read` may use the session. */
+ * take no room, but in variables that grow. Cancelled if `write` gives false; else as
+ * ingot_session_read_variable. Neither `write` nor `read` may use the session. */
 INGOT_API ingot_status_t ingot_session_save_state(ingot_session_t *session,
                                                   ingot_write_function_t write, void *user);
 

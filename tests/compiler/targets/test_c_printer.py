@@ -138,18 +138,33 @@ def test_integers_wrap_to_narrow_ones(variant: str, wide: str) -> None:
 
 
 @pytest.mark.parametrize("variant", host_variants())
-def test_floats_saturate_to_narrow_integers(variant: str) -> None:
-    types = [dtype(name) for name in ("u8", "i8", "u16", "i16")]
-    ends = np.array([0, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 2**31, 1e30, np.inf])
-    x = np.concatenate([ends, ends - 0.5, ends + 0.5, [np.nan, 1e-40]]).astype(np.float32)
+@pytest.mark.parametrize("wide", ["f32", "f64"])
+def test_floats_saturate_to_integers(variant: str, wide: str) -> None:
+    types = [dtype(f"{sign}{bits}") for bits in (8, 16, 32, 64) for sign in "ui"]
+    ends = np.array([0, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 1e30, np.inf])
+    x = np.concatenate([ends, ends - 0.5, ends + 0.5, [np.nan, 1e-40]])
+    whole = [float(2**bits) for bits in (31, 32, 53, 63, 64)]
+    near = [np.nextafter(whole, to, dtype=dtype(wide).numpy) for to in (0, np.inf)]
+    x = np.concatenate([x, whole, *near]).astype(dtype(wide).numpy)
     x = np.resize(np.concatenate([x, -x]), 96 + 7)
-    function = entry([f"f32[{len(x)}]"], lambda b, x: [b.op("convert", x, dtype=t) for t in types])
+    function = entry(
+        [f"{wide}[{len(x)}]"], lambda b, x: [b.op("convert", x, dtype=t) for t in types]
+    )
     kernel = lower_map(function, VARIANTS[variant].target)
     results = run(kernel, [x], [np.empty(len(x), t.numpy) for t in types], variant)
     for type, result in zip(types, results, strict=True):
         limits = np.iinfo(type.numpy)
-        wanted = np.clip(np.trunc(np.nan_to_num(x.astype(np.float64))), limits.min, limits.max)
-        assert result.tolist() == wanted.tolist()
+        finite = np.nan_to_num(x.astype(np.float64))
+        assert result.tolist() == [min(max(int(n), limits.min), limits.max) for n in finite]
+
+
+@pytest.mark.parametrize("variant", ["x86-64-v4", "x86-64-v3"])
+def test_floats_become_wide_integers_without_a_branch_per_lane(variant: str) -> None:
+    function = entry(["f32[4096]"], lambda b, x: [b.op("convert", x, dtype=dtype("i64"))])
+    kernel = lower_map(function, VARIANTS[variant].target)
+    path = build(c_printer.print_source([c_printer.print_kernel(kernel)]), variant)
+    code = subprocess.run(["objdump", "-d", path], capture_output=True, text=True, check=True)
+    assert "comis" not in code.stdout, code.stdout
 
 
 @pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 1 << 100])

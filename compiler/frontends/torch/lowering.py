@@ -53,6 +53,7 @@ REFUSED: dict[str, str] = {}
 """Ops that are known, and why they are not taken."""
 CONVERSIONS = ("aten.to.", "aten.type_as.")
 """Ops whose result is the first argument itself where it has the dtype already."""
+_TURNED = ("aten.t", "aten.squeeze", "aten.unsqueeze")
 VIEWS: dict[str, bool] = {}
 """Ops whose result shares the memory of the first argument; False where it only may do so."""
 
@@ -73,9 +74,10 @@ def lowering(*names: str, view: bool | None = None) -> Callable[[_Function], _Fu
 
 
 def functional_op(name: str) -> str:
-    """The op that makes what one such as `aten.add_.Tensor` writes; "" if it is none of these."""
+    """The op that makes what one such as `aten.add_.Tensor` writes; "" if it is none of these, or
+    changes the axes of its argument, which others that share its elements do not see."""
     match = re.fullmatch(r"(aten\.\w*[a-z0-9])_(\.\w+)", name)
-    return "".join(match.groups()) if match else ""
+    return "".join(match.groups()) if match and match[1] not in _TURNED else ""
 
 
 def refuse(reason: str, *names: str) -> None:

@@ -724,8 +724,8 @@ INGOT_API ingot_status_t ingot_session_reset(ingot_session_t *session);
 
 /* Copy a variable's elements out and in. `module` is one that the program was made from,
  * `length` the whole variable's, else InvalidArgument; of one that grows, that of its first rows:
- * OutOfRange if it has fewer, and a write makes it have so many. FailedPrecondition during a call, and for a variable
- * that a failed call was changing, unless it is written. */
+ * OutOfRange if it has fewer, and a write makes it have so many. FailedPrecondition during a call,
+ * and for a variable that a failed call was changing, unless it is written. */
 INGOT_API ingot_status_t ingot_session_read_variable(ingot_session_t *session,
                                                      const ingot_module_t *module,
                                                      uint32_t variable, void *data, size_t length);

@@ -53,7 +53,7 @@ REFUSED: dict[str, str] = {}
 """Ops that are known, and why they are not taken."""
 CONVERSIONS = ("aten.to.", "aten.type_as.")
 """Ops whose result is the first argument itself where it has the dtype already."""
-_TURNED = ("aten.t", "aten.squeeze", "aten.unsqueeze")
+_TURNED = ("aten.t", "aten.swapaxes", "aten.squeeze", "aten.unsqueeze", "aten.as_strided")
 VIEWS: dict[str, bool] = {}
 """Ops whose result shares the memory of the first argument; False where it only may do so."""
 

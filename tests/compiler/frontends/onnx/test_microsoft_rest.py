@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto
 
 from ingot.compiler.graph.interpreter import interpret
+from ingot.hal.errors import CompileError
 from tests.support.onnx_cases import in_onnxruntime
 from tests.support.onnx_contrib import drawn, node_of, of_nodes
 from tests.support.onnx_models import ints, make_value
@@ -42,6 +43,21 @@ def test_tokens_that_would_repeat_a_run_are_blocked(size: int) -> None:
     for length in (1, 2, 12):
         ids = np.random.default_rng(length).integers(0, 4, (3, length))
         model.check(ids=ids, scores=drawn(3, 9))
+
+
+def test_runs_of_any_length_are_refused_or_read() -> None:
+    ids = [make_value(name, [4], TensorProto.INT64) for name in ("source", "tokens", "at")]
+    scores = [make_value("ids", [1, 4], TensorProto.INT64), make_value("scores", [1, 9])]
+    for size in (0, 65, 2**31):
+        with pytest.raises(CompileError, match=f"ngram_size is {size}, expected 1 to 64"):
+            of_nodes(
+                [node_of("NGramRepeatBlock", ["ids", "scores"], ["y"], ngram_size=size)], scores
+            )
+        node = node_of(
+            "BifurcationDetector", ["source", "tokens", "at"], ["y", "z"], max_ngram_size=size
+        )
+        with pytest.raises(CompileError, match=f"1 to {size} tokens, expected 1 to 64"):
+            of_nodes([node], ids)
 
 
 def test_predicted_tokens_are_taken_as_far_as_they_fit() -> None:

@@ -12,6 +12,8 @@ from ingot.hal.spec import dtype
 
 __all__ = ["block_repeats"]
 
+_LONGEST = 64  # tokens in a run: each is some ops
+
 
 @lowering("NGramRepeatBlock", domain=MICROSOFT)
 def ngram_repeat_block(node: Node) -> Value:
@@ -23,7 +25,7 @@ def block_repeats(
 ) -> Value:
     """Scores [batch, vocabulary] with the least one for a token that would end a run of `size`
     that is in tokens [batch, sequence] already."""
-    unsupported(size < 1, f"its ngram_size is {size}, expected 1 or more")
+    unsupported(not 1 <= size <= _LONGEST, f"its ngram_size is {size}, expected 1 to {_LONGEST}")
     batch, length = shape_of(tokens)
     count = dims.maximum(length - size + 1, 0)
     starts = node.op("iota", dtype=dtype("i64"), shape=(count,), axis=0)
@@ -60,6 +62,10 @@ def bifurcation(node: Node) -> tuple[Value, Value]:
         taken = node.count(node.reduce(run, [0], "add"), "how many predicted tokens fit")
         tokens = node.op("concatenate", tokens, part(node, predicted, 0, taken + 1), axis=0)
     least, most = node.integer("min_ngram_size", 1), node.integer("max_ngram_size", 3)
+    unsupported(
+        not 1 <= least <= most <= _LONGEST,
+        f"its runs have {least} to {most} tokens, expected 1 to {_LONGEST}",
+    )
     found = node.constant(-1, "i64")
     goes_on = node.constant(True, "i1")
     for size in range(least, most + 1):

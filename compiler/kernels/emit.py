@@ -252,13 +252,23 @@ class Emitter:
             return b.load(memory, self.index(node.index))
         assert self.vector is not None
         rest = Index(tuple(each for each in node.index.terms if each[0] is not self.vector))
-        contiguous = node.index.coefficient(self.vector) == 1 and not self._varies(rest)
-        if contiguous and self.guard is None:
+        stride = 0 if self._varies(rest) else node.index.coefficient(self.vector)
+        if stride == 1 and self.guard is None:
             return b.load(memory, self.index(node.index), self.lanes, self.count)
+        if stride == 2 and self.guard is None and self.count is None and node.stored.bytes >= 4:
+            return self._every_other(memory, self.index(node.index))
         indices = self.index_vector(node.index)
         if self.guard is not None:
             indices = b.op("select", self.guard, indices, b.value(0))
         return b.gather(memory, indices)
+
+    def _every_other(self, memory: Value, first: loop.Index) -> Value:
+        """The elements at `first`, `first` + 2, ...; none behind the last of them is touched."""
+        b, lanes = self.builder, self.lanes
+        low = b.load(memory, first, lanes)
+        high = b.load(memory, b.add(first, lanes - 1), lanes)
+        places = (2 * lane if 2 * lane < lanes else 2 * lane + 1 for lane in range(lanes))
+        return b.shuffle(low, high, list(places))
 
     def _in_range(self, node: InRange) -> Value:
         b = self.builder

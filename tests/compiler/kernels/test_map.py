@@ -102,6 +102,19 @@ def test_slice_reverse_and_strides() -> None:
     CPU.check(entry(["f32[10,50]"], body))
 
 
+@on_every_target
+@pytest.mark.parametrize("kind", ["f32", "i64", "f16", "u8"])
+def test_every_other_element(target, kind: str) -> None:
+    n = symbol("n")
+
+    def body(b, x):
+        return [b.op("slice", x, start=(a,), limit=(2 * n,), stride=(2,)) for a in (0, 1)]
+
+    function = entry([f"{kind}[2*n]"], body, {"n": (1, None)})
+    for size in (1, 4, 16, 37):
+        target.check(function, n=size)
+
+
 @pytest.mark.parametrize(
     ("low", "high", "interior"), [((1, 2), (2, 3), (0, 0)), ((0, -1), (1, 5), (1, 2))]
 )

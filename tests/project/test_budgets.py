@@ -18,27 +18,27 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2470,
+    "compiler": 2480,
     "compiler/bundling": 720,
-    "compiler/dispatch": 2160,
-    "compiler/frontends": 32470,
-    "compiler/graph": 10060,
+    "compiler/dispatch": 2170,
+    "compiler/frontends": 33260,
+    "compiler/graph": 10390,
     "compiler/ir": 2270,
-    "compiler/kernels": 13140,
-    "compiler/stream": 1590,
-    "compiler/targets": 4090,
+    "compiler/kernels": 13520,
+    "compiler/stream": 1600,
+    "compiler/targets": 4230,
     "compiler/vm": 2610,
     "csrc": 100,
-    "csrc/api": 2770,
+    "csrc/api": 2790,
     "csrc/base": 920,
     "csrc/hal": 6520,
     "csrc/include": 1120,
     "csrc/module": 1300,
     "csrc/platform": 1380,
-    "csrc/vm": 2320,
+    "csrc/vm": 2330,
     "hal": 2410,
     "runtime": 3180,
-    "python/ingot": 4040,
+    "python/ingot": 4050,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1190,
     "python/ingot/onnxruntime": 1020,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 108300
+IN_ALL = 110000
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

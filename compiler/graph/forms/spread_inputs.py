@@ -18,6 +18,8 @@ from ingot.compiler.ir.dims import ceildiv, known_dim
 
 __all__ = ["divide_phases", "has_phases"]
 
+_MOST_PHASES = 64  # a wider window of zeros, or more results side by side, gain nothing
+
 _T = TypeVar("_T")
 
 
@@ -28,7 +30,9 @@ def has_phases(op: Op, axis: int) -> bool:
     known = (weight.shape[axis], *weight.shape[-2:], low, convolution.lhs_dilation[axis])
     is_depthwise = convolution.groups > 1 and weight.shape[-2] == 1
     moves_by_one = (convolution.strides[axis], convolution.rhs_dilation[axis]) == (1, 1)
-    return all(isinstance(dim, int) for dim in known) and moves_by_one and not is_depthwise
+    is_known = all(isinstance(dim, int) for dim in known)
+    is_few = is_known and known_dim(convolution.lhs_dilation[axis]) <= _MOST_PHASES
+    return is_few and moves_by_one and not is_depthwise
 
 
 def divide_phases(op: Op, builder: Builder, axis: int) -> Value:

@@ -105,7 +105,10 @@ def _trial_at(entry: Function, kernel: Kernel, values: Mapping[str, int]) -> Tri
     if static is None:
         return None
     try:
-        if not all(_broadcasts(dim, values) for dim in kernel.constants):
+        outside = (*entry.arguments, *entry.block.terminator.operands)
+        shapes = (dim for value in outside for dim in tensor_type(value).shape)
+        dims = (*kernel.constants, *kernel.workload, *shapes)
+        if not all(_broadcasts(dim, values) for dim in dims):
             return None
         workload = tuple(evaluate(dim, values) for dim in kernel.workload)
         constants = tuple(evaluate(dim, values) for dim in kernel.constants)

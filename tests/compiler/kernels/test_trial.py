@@ -15,7 +15,7 @@ import pytest
 
 from ingot.compiler.dispatch.ops import Entry
 from ingot.compiler.graph.passes import GRAPH_PASSES
-from ingot.compiler.ir import Function, Module
+from ingot.compiler.ir import Function, Module, TensorType
 from ingot.compiler.ir.dims import broadcast, symbol
 from ingot.compiler.kernels.classes import lower_entries
 from ingot.compiler.kernels.kernel import Kernel
@@ -182,9 +182,17 @@ def test_sizes_that_a_computed_size_broadcasts_do_so() -> None:
     def plus_size(b: Any, x: Any) -> Any:
         return b.op("add", x, b.op("dim", value=size, dtype=dtype("i64")))
 
-    function = entry(["i64[]"], plus_size, {"b": (1, None), "c": (1, None)})
-    (kernels,) = lower_entries(module_of(function), [PLAIN]).values()
-    trial = plan_trial(function, kernels[0])
-    assert trial is not None
-    sizes = dict(zip(map(str, kernels[0].constants), trial.constants, strict=True))
-    assert len({sizes["b"], sizes["c"]} - {1}) <= 1
+    def product(b: Any, x: Any, y: Any) -> Any:
+        batch = {"lhs_batch": (0,), "rhs_batch": (0,)}
+        terms = {"lhs_contract": (2,), "rhs_contract": (1,), "dtype": dtype("f32")}
+        return b.op("dot_general", x, y, **batch, **terms)
+
+    one: dict[str, tuple[int, int | None]] = {"b": (1, None), "c": (1, None)}
+    common = broadcast(symbol("b"), symbol("c"))
+    factors = [TensorType(dtype("f32"), (common, *rest)) for rest in ((5, 16), (16, 4))]
+    for function in (entry(["i64[]"], plus_size, one), entry(factors, product, one)):
+        (kernels,) = lower_entries(module_of(function), [PLAIN]).values()
+        trial = plan_trial(function, kernels[0])
+        assert trial is not None
+        sizes = dict(zip(map(str, kernels[0].constants), trial.constants, strict=True))
+        assert len({sizes["b"], sizes["c"]} - {1}) <= 1

@@ -93,7 +93,7 @@ static void what_is_outgrown_is_not_counted_for_long(void) {
 
 /* -- bytes that somebody has changed ------------------------------------------------------------- */
 
-/* Lengths that are no whole rows are taken, as bytes of a variable are whatever they are. */
+/* Of a saved state, and of what is read and written: rows are whole. */
 static void saved_lengths_are_checked(void) {
   const size_t place = 16 + 12; /* the dims of rows */
   const int64_t lengths[] = {INT64_MAX, INT64_MIN, -1, INT64_C(1) << 62, INT64_C(1) << 56, 24, 0};
@@ -113,11 +113,13 @@ static void saved_lengths_are_checked(void) {
     EXPECT_OK(ingot_session_read_variable(program.session, program.module, ROWS, rows, 16));
     EXPECT(rows[0] == 2 && rows[1] == 2);
   }
-  EXPECT_STATUS(ingot_session_write_variable(program.session, program.module, ROWS, rows, SIZE_MAX),
-                INVALID_ARGUMENT, "buffer length is -1");
-  EXPECT_STATUS(ingot_session_read_variable(program.session, program.module, ROWS, rows, SIZE_MAX),
+  const ingot_module_t *module = program.module;
+  EXPECT_STATUS(ingot_session_write_variable(program.session, module, ROWS, rows, SIZE_MAX - 7),
+                INVALID_ARGUMENT, "buffer length is -8");
+  EXPECT_STATUS(ingot_session_read_variable(program.session, module, ROWS, rows, SIZE_MAX - 7),
                 OUT_OF_RANGE, "");
-  EXPECT_OK(ingot_session_write_variable(program.session, program.module, ROWS, rows, 13));
+  EXPECT_STATUS(ingot_session_write_variable(program.session, module, ROWS, rows, 13),
+                INVALID_ARGUMENT, "variable 'rows' has 8 bytes in each row, not 13");
   EXPECT_OK(call(&harness, program.session, 3, &y));
   EXPECT_EQUAL(y, 3);
   harness_unload(&program);

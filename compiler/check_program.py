@@ -21,6 +21,7 @@ __all__ = ["check_function_name", "check_program"]
 
 _GREATEST_LENGTH = 255  # characters of a function's name
 _GREATEST_SIZE = (1 << 63) - 1
+_OF_THE_COMPILER = frozenset({"call", "global"})  # they belong to `init`, which it makes
 
 
 def check_function_name(name: object) -> None:
@@ -67,6 +68,8 @@ def _types(function: Function) -> Iterator[str]:
             native = NativeCall.of(op)
             yield from _name("native function", native.name)
             yield from _name("signature of the native function", native.signature)
+        elif op.name in _OF_THE_COMPILER:
+            yield f"op '{op.name}' of '{function.name}' is one that only the compiler makes"
         layer = f"layer '{op.location}'" if op.location else f"an op of '{function.name}'"
         for result in op.results:
             yield from _type(f"{layer}: the result of {op.name}", result.type)

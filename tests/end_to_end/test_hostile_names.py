@@ -273,3 +273,19 @@ def test_other_names_of_a_module_have_the_same_length() -> None:
         ingot.compile(native)
     with pytest.raises(ingot.CompileError, match=r"requires\['n{80}'\]: write the name of a"):
         ingot.compile(text, requires={LONG: 1})
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        'call(%x) {function="main", types=[!f32[4]]}',
+        'call(%x) {function="other", types=[!f32[4]]}',
+        "global() {index=7, dtype=f32, shape=[4]}",
+    ],
+)
+def test_what_only_the_compiler_makes_is_refused(op: str) -> None:
+    text = (
+        f"module {{}} {{ func @main(%x: f32[4]) -> (f32[4]) {{ %y = {op} : f32[4] return(%y) }} }}"
+    )
+    with pytest.raises(ingot.CompileError, match="of 'main' is one that only the compiler makes"):
+        ingot.compile(text)

@@ -67,8 +67,9 @@ def _times_rows(node: Node, x: Value, weight: Value, bias: Value | None) -> Valu
 
 def _scaled(node: Node, wide: Value, scales: Value, block: int) -> Value:
     """Rows times scales f32[n, blocks] of runs of `block_size`; the last may be cut short."""
-    size = node.integer("block_size", block)
-    spread = part(node, spread_blocks(node, scales, size, 1), 0, shape_of(wide)[1])
+    size, length = node.integer("block_size", block), shape_of(wide)[1]
+    size = min(size, length) if isinstance(length, int) else size
+    spread = part(node, spread_blocks(node, scales, size, 1), 0, length)
     return node.op("mul", wide, spread)
 
 

@@ -24,7 +24,7 @@ from model import rows, write_model
 
 import ingot
 
-COUNT, BATCH = 65_536, 4096  # what Ray does for a batch is the same for any
+COUNT, BATCH = 131_072, 8192  # what Ray does for a batch is the same for any
 
 
 class Classifier:

@@ -224,8 +224,8 @@ typedef struct ingot_device_options_t {
   const ingot_thread_pool_t *thread_pool; /* copied; NULL: threads of the device's own */
 } ingot_device_options_t;
 
-/* `uri`: "cpu", or with options behind a "?" and a "&" between, "cpu://?threads=4&spin=off"; of other
- * drivers as their headers say:
+/* `uri`: "cpu", or with options behind a "?" and a "&" between, "cpu://?threads=4&spin=off"; of
+ * other drivers as their headers say:
  *
  *   threads=COUNT   that work for one call, with the calling one; else one for each processor
  *   affinity=0-3,6  the processors of the device's threads; the calling thread stays where it is

@@ -25,7 +25,8 @@ def block_repeats(
 ) -> Value:
     """Scores [batch, vocabulary] with the least one for a token that would end a run of `size`
     that is in tokens [batch, sequence] already."""
-    unsupported(not 1 <= size <= _LONGEST, f"its ngram_size is {size}, expected 1 to {_LONGEST}")
+    wrong = f"it looks for runs of {size} tokens (ngram_size), expected 1 to {_LONGEST}"
+    unsupported(not 1 <= size <= _LONGEST, wrong)
     batch, length = shape_of(tokens)
     count = dims.maximum(length - size + 1, 0)
     starts = node.op("iota", dtype=dtype("i64"), shape=(count,), axis=0)

@@ -1,13 +1,14 @@
 /* The test header of the C tests: assertions that print and count, nothing more.
  *
- *   static void adding_wraps_nothing(void) { EXPECT(1 + 1 == 2); }
+ *   TEST(adding_wraps_nothing) { EXPECT(1 + 1 == 2); }
  *   int main(void) {
- *     RUN(adding_wraps_nothing);
+ *     RUN_TESTS();
  *     return TEST_RESULT();
  *   }
  *
- * A failed EXPECT prints and goes on; main returns 1 if any failed. One file is one
- * program, named *_test.c, so the counter may be a static variable here.
+ * The tests of a file run in the order in which they stand there. A failed EXPECT prints and goes
+ * on; main returns 1 if any failed. One file is one program, named *_test.c, so the counter and the
+ * list may be static variables here.
  */
 #ifndef INGOT_TESTS_TEST_H_
 #define INGOT_TESTS_TEST_H_
@@ -22,10 +23,38 @@
 static int test_failures = 0;
 static const char *test_name = "";
 
-#define RUN(function)      \
-  do {                     \
-    test_name = #function; \
-    function();            \
+typedef struct test_t {
+  const char *name;
+  void (*run)(void);
+  int line;
+  struct test_t *next;
+} test_t;
+
+static test_t *test_first = NULL;
+
+/* Constructors may run in any order. */
+static inline void test_add(test_t *test) {
+  test_t **at = &test_first;
+  while (*at && (*at)->line < test->line) at = &(*at)->next;
+  test->next = *at;
+  *at = test;
+}
+
+#define TEST(function)                                            \
+  static void function(void);                                     \
+  __attribute__((constructor)) static void add_##function(void) { \
+    static test_t test = {#function, function, __LINE__, NULL};   \
+    test_add(&test);                                              \
+  }                                                               \
+  static void function(void)
+
+#define RUN_TESTS()                                                    \
+  do {                                                                 \
+    if (test_first == NULL) FAIL("there is no test");                  \
+    for (test_t *test = test_first; test != NULL; test = test->next) { \
+      test_name = test->name;                                          \
+      test->run();                                                     \
+    }                                                                  \
   } while (0)
 
 #define TEST_RESULT() (test_failures == 0 ? 0 : (printf("%d failed\n", test_failures), 1))

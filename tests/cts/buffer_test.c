@@ -2,7 +2,7 @@
  */
 #include "suite.h"
 
-static void buffer_gives_back_what_was_written(void) {
+TEST(buffer_gives_back_what_was_written) {
   uint8_t bytes[100], back[100] = {0};
   for (int i = 0; i < 100; i++) bytes[i] = (uint8_t)(i * 7);
   ingot_buffer_t *buffer = new_buffer(100, bytes);
@@ -14,7 +14,7 @@ static void buffer_gives_back_what_was_written(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void buffer_of_no_bytes_works(void) {
+TEST(buffer_of_no_bytes_works) {
   ingot_buffer_t *buffer = new_buffer(0, NULL);
   uint8_t byte = 5;
   EXPECT_OK(ingot_hal_buffer_read(buffer, 0, 0, &byte));
@@ -23,7 +23,7 @@ static void buffer_of_no_bytes_works(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void buffer_access_outside_is_refused(void) {
+TEST(buffer_access_outside_is_refused) {
   ingot_buffer_t *buffer = new_buffer(16, NULL);
   uint8_t bytes[32] = {0};
   void *data;
@@ -39,19 +39,19 @@ static void buffer_access_outside_is_refused(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void negative_length_is_refused(void) {
+TEST(negative_length_is_refused) {
   ingot_buffer_t *buffer = NULL;
   EXPECT_STATUS(ingot_hal_buffer_create(suite.device, -1, &buffer), INVALID_ARGUMENT, "-1");
   EXPECT(buffer == NULL);
 }
 
-static void impossible_length_is_out_of_memory(void) {
+TEST(impossible_length_is_out_of_memory) {
   ingot_buffer_t *buffer = NULL;
   EXPECT_STATUS(ingot_hal_buffer_create(suite.device, INT64_MAX, &buffer), OUT_OF_MEMORY, "memory");
   EXPECT(buffer == NULL);
 }
 
-static void subspan_is_a_window_and_keeps_its_parent(void) {
+TEST(subspan_is_a_window_and_keeps_its_parent) {
   ingot_buffer_t *parent = new_buffer(64, NULL), *part = NULL, *inner = NULL;
   uint8_t bytes[4] = {1, 2, 3, 4}, back[4] = {0};
   EXPECT_OK(ingot_hal_buffer_subspan(parent, 16, 32, &part));
@@ -78,7 +78,7 @@ static void count_release(void *user, void *data) {
   released++;
 }
 
-static void wrapped_bytes_are_used_and_released_once(void) {
+TEST(wrapped_bytes_are_used_and_released_once) {
   static int32_t values[4] = {1, 2, 3, 4};
   ingot_buffer_t *buffer = NULL, *part = NULL;
   int32_t back = 0;
@@ -94,7 +94,7 @@ static void wrapped_bytes_are_used_and_released_once(void) {
   EXPECT_EQUAL(released, 1);
 }
 
-static void read_only_bytes_are_never_written(void) {
+TEST(read_only_bytes_are_never_written) {
   static const int32_t values[16] = {1};
   ingot_buffer_t *buffer = NULL;
   REQUIRE_OK(ingot_hal_buffer_wrap(suite.device, (void *)(uintptr_t)values, sizeof(values),
@@ -109,7 +109,7 @@ static void read_only_bytes_are_never_written(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void bad_wraps_are_refused(void) {
+TEST(bad_wraps_are_refused) {
   int32_t value = 0;
   ingot_buffer_t *buffer = NULL;
   EXPECT_STATUS(ingot_hal_buffer_wrap(suite.device, NULL, 4, 3, NULL, NULL, &buffer),
@@ -120,7 +120,7 @@ static void bad_wraps_are_refused(void) {
                 INVALID_ARGUMENT, "-4");
 }
 
-static void map_shows_the_bytes(void) {
+TEST(map_shows_the_bytes) {
   ingot_buffer_t *buffer = new_buffer(8, "abcdefg");
   void *data = NULL;
   REQUIRE_OK(
@@ -134,7 +134,7 @@ static void map_shows_the_bytes(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void large_buffer_works_to_its_last_byte(void) {
+TEST(large_buffer_works_to_its_last_byte) {
   const int64_t length = (INT64_C(2) << 20) + 12345;
   ingot_buffer_t *buffer = new_buffer(length, NULL);
   uint8_t byte = 0;
@@ -145,7 +145,7 @@ static void large_buffer_works_to_its_last_byte(void) {
 }
 
 /* Longer than what a driver moves at once. */
-static void long_reads_and_writes_are_whole(void) {
+TEST(long_reads_and_writes_are_whole) {
   const int64_t length = (INT64_C(13) << 20) + 13;
   uint32_t *bytes = malloc((size_t)length + 4), *back = malloc((size_t)length + 4);
   ingot_buffer_t *buffer = new_buffer(length + 7, NULL);
@@ -165,7 +165,7 @@ static void long_reads_and_writes_are_whole(void) {
 
 /* -- transfers ----------------------------------------------------------------------------- */
 
-static void fill_repeats_its_pattern(void) {
+TEST(fill_repeats_its_pattern) {
   ingot_buffer_t *buffer = new_buffer(32, NULL);
   uint8_t back[32];
   const uint8_t expected[32] = {0, 0, 0x11, 0x22, 0x22, 0x22, 0,    0,    4,    3,   2,
@@ -186,7 +186,7 @@ static void fill_repeats_its_pattern(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void copy_moves_bytes_between_and_within_buffers(void) {
+TEST(copy_moves_bytes_between_and_within_buffers) {
   ingot_buffer_t *a = new_buffer(8, "0123456"), *b = new_buffer(8, "abcdefg"), *part = NULL;
   char back[8];
   EXPECT_OK(ingot_hal_queue_copy(suite.queue, a, 1, b, 4, 3));
@@ -205,7 +205,7 @@ static void copy_moves_bytes_between_and_within_buffers(void) {
   ingot_hal_buffer_release(b);
 }
 
-static void queued_write_takes_its_data_at_once(void) {
+TEST(queued_write_takes_its_data_at_once) {
   ingot_buffer_t *buffer = new_buffer(8, NULL);
   int64_t value = 42, back = 0;
   EXPECT_OK(ingot_hal_queue_write(suite.queue, buffer, 0, &value, 8));
@@ -220,22 +220,4 @@ static void queued_write_takes_its_data_at_once(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void run_all(void) {
-  RUN(buffer_gives_back_what_was_written);
-  RUN(buffer_of_no_bytes_works);
-  RUN(buffer_access_outside_is_refused);
-  RUN(negative_length_is_refused);
-  RUN(impossible_length_is_out_of_memory);
-  RUN(subspan_is_a_window_and_keeps_its_parent);
-  RUN(wrapped_bytes_are_used_and_released_once);
-  RUN(read_only_bytes_are_never_written);
-  RUN(bad_wraps_are_refused);
-  RUN(map_shows_the_bytes);
-  RUN(large_buffer_works_to_its_last_byte);
-  RUN(long_reads_and_writes_are_whole);
-  RUN(fill_repeats_its_pattern);
-  RUN(copy_moves_bytes_between_and_within_buffers);
-  RUN(queued_write_takes_its_data_at_once);
-}
-
-int main(int count, char **arguments) { return suite_main(count, arguments, run_all); }
+int main(int count, char **arguments) { return suite_main(count, arguments); }

@@ -10,7 +10,7 @@ static ingot_status_t dispatch_and_wait(uint32_t entry, const ingot_hal_binding_
   return ingot_hal_queue_read(suite.queue, bindings[0].buffer, 0, &byte, 1);
 }
 
-static void dispatch_computes_and_masks_its_tail(void) {
+TEST(dispatch_computes_and_masks_its_tail) {
   enum { COUNT = 1000 };
   static float a[COUNT], b[COUNT], back[COUNT + 1];
   for (int i = 0; i < COUNT; i++) a[i] = (float)i, b[i] = (float)(2 * i);
@@ -31,7 +31,7 @@ static void dispatch_computes_and_masks_its_tail(void) {
   ingot_hal_buffer_release(target);
 }
 
-static void grid_covers_every_element_once(void) {
+TEST(grid_covers_every_element_once) {
   static const int64_t sizes[][3] = {{1, 1, 1},     {2, 3, 1},     {3, 4, 2},   {5, 1, 7},
                                      {40, 9, 3},    {1, 100, 1},   {64, 60, 9}, {1, 1, 300},
                                      {1, 3, 70000}, {3, 200000, 1}};
@@ -52,7 +52,7 @@ static void grid_covers_every_element_once(void) {
   }
 }
 
-static void empty_workload_is_skipped(void) {
+TEST(empty_workload_is_skipped) {
   ingot_buffer_t *target = new_buffer(4, "abc");
   ingot_hal_binding_t binding = whole(target);
   char back[4];
@@ -67,7 +67,7 @@ static void empty_workload_is_skipped(void) {
   ingot_hal_buffer_release(target);
 }
 
-static void kernel_sees_lengths_constants_and_workload(void) {
+TEST(kernel_sees_lengths_constants_and_workload) {
   ingot_buffer_t *target = new_buffer(128, NULL);
   ingot_hal_binding_t bindings[2] = {{target, 8, 56}, {target, 100, 0}};
   int64_t constants[2] = {-7, INT64_C(1) << 40}, back[7];
@@ -79,7 +79,7 @@ static void kernel_sees_lengths_constants_and_workload(void) {
   ingot_hal_buffer_release(target);
 }
 
-static void binding_of_a_subspan_starts_there(void) {
+TEST(binding_of_a_subspan_starts_there) {
   ingot_buffer_t *parent = new_buffer(256, NULL), *part = NULL;
   EXPECT_OK(ingot_hal_buffer_subspan(parent, 64, 128, &part));
   ingot_hal_binding_t bindings[2] = {{part, 64, 56}, {part, 0, 8}};
@@ -91,7 +91,7 @@ static void binding_of_a_subspan_starts_there(void) {
   ingot_hal_buffer_release(parent);
 }
 
-static void binding_outside_its_buffer_is_refused(void) {
+TEST(binding_outside_its_buffer_is_refused) {
   ingot_buffer_t *buffer = new_buffer(64, NULL);
   static const int64_t bad[][2] = {{0, 65},         {64, 1},        {-1, 4},
                                    {0, -1},         {INT64_MAX, 8}, {8, INT64_MAX},
@@ -108,7 +108,7 @@ static void binding_outside_its_buffer_is_refused(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void dispatch_that_does_not_fit_its_kernel_is_refused(void) {
+TEST(dispatch_that_does_not_fit_its_kernel_is_refused) {
   ingot_buffer_t *buffer = new_buffer(64, NULL);
   ingot_hal_binding_t bindings[3] = {whole(buffer), whole(buffer), whole(buffer)};
   ingot_hal_dispatch_t operation = {.executable = suite.executable,
@@ -132,7 +132,7 @@ static void dispatch_that_does_not_fit_its_kernel_is_refused(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void numbers_that_do_not_fit_the_kernel_are_refused(void) {
+TEST(numbers_that_do_not_fit_the_kernel_are_refused) {
   ingot_buffer_t *buffer = new_buffer(64, NULL);
   ingot_hal_binding_t bindings[3] = {whole(buffer), whole(buffer), whole(buffer)};
   EXPECT_OK(dispatch(KERNEL_ADD, bindings, 16, 1, 1, NULL, SMALL));
@@ -149,7 +149,7 @@ static void numbers_that_do_not_fit_the_kernel_are_refused(void) {
 }
 
 /* Sizes that no byte bounds would keep a device busy for ever. */
-static void work_that_writes_no_byte_is_skipped(void) {
+TEST(work_that_writes_no_byte_is_skipped) {
   ingot_buffer_t *buffer = new_buffer(64, NULL);
   ingot_hal_binding_t binding = {buffer, 64, 0};
   EXPECT_OK(dispatch(KERNEL_COUNT, &binding, INT64_C(1) << 60, 1, 1, NULL, SMALL));
@@ -163,7 +163,7 @@ static bool describe(void *user, const void *site, char *out_text, size_t capaci
   return true;
 }
 
-static void messages_call_a_dispatch_what_the_queues_owner_says(void) {
+TEST(messages_call_a_dispatch_what_the_queues_owner_says) {
   char user[] = "Add";
   ingot_buffer_t *buffer = new_buffer(64, NULL);
   ingot_hal_binding_t bindings[3] = {whole(buffer), whole(buffer), {buffer, 60, 8}};
@@ -184,7 +184,7 @@ static void messages_call_a_dispatch_what_the_queues_owner_says(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void dispatch_behind_its_deadline_is_ended(void) {
+TEST(dispatch_behind_its_deadline_is_ended) {
   ingot_buffer_t *buffer = new_buffer(64, NULL);
   ingot_hal_binding_t bindings[3] = {whole(buffer), whole(buffer), whole(buffer)};
   ingot_hal_dispatch_t operation = {.executable = suite.executable,
@@ -207,7 +207,7 @@ static void dispatch_behind_its_deadline_is_ended(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void deadline_may_pass_while_work_runs(void) {
+TEST(deadline_may_pass_while_work_runs) {
   ingot_buffer_t *target = new_buffer(64 * 8, NULL);
   ingot_hal_binding_t binding = whole(target);
   ingot_hal_dispatch_t operation = {.executable = suite.executable,
@@ -230,7 +230,7 @@ static void deadline_may_pass_while_work_runs(void) {
   ingot_hal_buffer_release(target);
 }
 
-static void buffer_of_another_device_is_refused(void) {
+TEST(buffer_of_another_device_is_refused) {
   ingot_device_t *other = NULL;
   ingot_buffer_t *foreign = NULL, *own = new_buffer(64, NULL);
   REQUIRE_OK(ingot_hal_device_create(suite.instance, "cpu", NULL, &other));
@@ -245,7 +245,7 @@ static void buffer_of_another_device_is_refused(void) {
   ingot_hal_device_release(other);
 }
 
-static void a_fault_is_reported_and_the_queue_goes_on(void) {
+TEST(a_fault_is_reported_and_the_queue_goes_on) {
   enum { COUNT = 3000 };
   static int32_t source[8] = {0, 10, 20, 30, 40, 50, 60, 70}, indices[COUNT], back[COUNT];
   ingot_buffer_t *from = new_buffer(sizeof(source), source);
@@ -277,7 +277,7 @@ static void a_fault_is_reported_and_the_queue_goes_on(void) {
   ingot_hal_buffer_release(index);
 }
 
-static void scratch_is_private_to_a_workgroup(void) {
+TEST(scratch_is_private_to_a_workgroup) {
   enum { COUNT = 64 };
   int64_t back[COUNT];
   ingot_buffer_t *target = new_buffer(sizeof(back), NULL);
@@ -290,7 +290,7 @@ static void scratch_is_private_to_a_workgroup(void) {
   ingot_hal_buffer_release(target);
 }
 
-static void work_runs_in_queue_order(void) {
+TEST(work_runs_in_queue_order) {
   float one = 1.0f, back = 0;
   ingot_buffer_t *a = new_buffer(4, &one), *b = new_buffer(4, &one);
   ingot_hal_binding_t bindings[3] = {whole(a), whole(b), whole(a)};
@@ -334,7 +334,7 @@ static void *run_session(void *argument) {
   return NULL;
 }
 
-static void sessions_share_a_device(void) {
+TEST(sessions_share_a_device) {
   pthread_t threads[4];
   float starts[4] = {1, 100, 1000, 10000};
   for (int t = 0; t < 4; t++) {
@@ -345,7 +345,7 @@ static void sessions_share_a_device(void) {
 
 /* -- executables --------------------------------------------------------------------------- */
 
-static void executable_without_fitting_variant_is_unsupported(void) {
+TEST(executable_without_fitting_variant_is_unsupported) {
   ingot_hal_variant_t variants[2] = {{"alien", "object-of-mars", 0, "x", 1},
                                      {"future", "elf-x86_64", UINT64_C(1) << 63, "x", 1}};
   ingot_hal_executable_description_t description = {"kernels", kernel_descriptions,
@@ -359,7 +359,7 @@ static void executable_without_fitting_variant_is_unsupported(void) {
   EXPECT(executable == NULL);
 }
 
-static void objects_outlive_the_references_they_came_from(void) {
+TEST(objects_outlive_the_references_they_came_from) {
   ingot_instance_t *instance = NULL;
   ingot_device_t *device = NULL;
   ingot_buffer_t *buffer = NULL;
@@ -378,26 +378,4 @@ static void objects_outlive_the_references_they_came_from(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void run_all(void) {
-  RUN(dispatch_computes_and_masks_its_tail);
-  RUN(grid_covers_every_element_once);
-  RUN(empty_workload_is_skipped);
-  RUN(kernel_sees_lengths_constants_and_workload);
-  RUN(binding_of_a_subspan_starts_there);
-  RUN(binding_outside_its_buffer_is_refused);
-  RUN(dispatch_that_does_not_fit_its_kernel_is_refused);
-  RUN(numbers_that_do_not_fit_the_kernel_are_refused);
-  RUN(work_that_writes_no_byte_is_skipped);
-  RUN(messages_call_a_dispatch_what_the_queues_owner_says);
-  RUN(dispatch_behind_its_deadline_is_ended);
-  RUN(deadline_may_pass_while_work_runs);
-  RUN(buffer_of_another_device_is_refused);
-  RUN(a_fault_is_reported_and_the_queue_goes_on);
-  RUN(scratch_is_private_to_a_workgroup);
-  RUN(work_runs_in_queue_order);
-  RUN(sessions_share_a_device);
-  RUN(executable_without_fitting_variant_is_unsupported);
-  RUN(objects_outlive_the_references_they_came_from);
-}
-
-int main(int count, char **arguments) { return suite_main(count, arguments, run_all); }
+int main(int count, char **arguments) { return suite_main(count, arguments); }

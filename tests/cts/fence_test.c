@@ -67,7 +67,7 @@ static float last_of(ingot_buffer_t *buffer) {
 }
 
 /* Queues take turns on one buffer: each sees what the one before it wrote. */
-static void queues_keep_the_order_of_a_fence(void) {
+TEST(queues_keep_the_order_of_a_fence) {
   static turn_t turns[TURNS];
   ingot_buffer_t *sum = filled(0), *one = filled(1);
   ingot_fence_t *fence = NULL;
@@ -88,7 +88,7 @@ static void queues_keep_the_order_of_a_fence(void) {
 }
 
 /* Queues run side by side, each on buffers of its own, when one fence lets all of them begin. */
-static void queues_begin_at_one_fence(void) {
+TEST(queues_begin_at_one_fence) {
   static turn_t turns[TURNS];
   static ingot_fence_t *ends[TURNS];
   ingot_buffer_t *sums[TURNS], *one = filled(1);
@@ -116,7 +116,7 @@ static void queues_begin_at_one_fence(void) {
   ingot_hal_buffer_release(one);
 }
 
-static void a_fault_fails_the_fence(void) {
+TEST(a_fault_fails_the_fence) {
   int32_t index = 9;
   ingot_buffer_t *buffer = filled(0), *indices = new_buffer(4, &index);
   ingot_fence_t *fence = NULL;
@@ -135,10 +135,4 @@ static void a_fault_fails_the_fence(void) {
   ingot_hal_buffer_release(indices);
 }
 
-static void run_all(void) {
-  queues_keep_the_order_of_a_fence();
-  queues_begin_at_one_fence();
-  a_fault_fails_the_fence();
-}
-
-int main(int count, char **arguments) { return suite_main(count, arguments, run_all); }
+int main(int count, char **arguments) { return suite_main(count, arguments); }

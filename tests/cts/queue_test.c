@@ -3,12 +3,12 @@
  */
 #include "suite.h"
 
-static void wait_without_work_is_fine(void) {
+TEST(wait_without_work_is_fine) {
   EXPECT_OK(ingot_hal_queue_wait(suite.queue));
   EXPECT_OK(ingot_hal_queue_wait(suite.queue));
 }
 
-static void wrapped_bytes_are_current_after_a_wait(void) {
+TEST(wrapped_bytes_are_current_after_a_wait) {
   enum { COUNT = 100 };
   static float a[COUNT], b[COUNT], sum[COUNT];
   static uint8_t filled[33], copied[33];
@@ -33,7 +33,7 @@ static void wrapped_bytes_are_current_after_a_wait(void) {
   for (int i = 0; i < 5; i++) ingot_hal_buffer_release(buffers[i]);
 }
 
-static void wrapped_bytes_follow_writes_and_maps(void) {
+TEST(wrapped_bytes_follow_writes_and_maps) {
   static int32_t values[8] = {0, 1, 2, 3, 4, 5, 6, 7};
   ingot_buffer_t *buffer = NULL;
   int32_t value = 70;
@@ -53,7 +53,7 @@ static void wrapped_bytes_follow_writes_and_maps(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void two_wraps_of_the_same_bytes_overlap(void) {
+TEST(two_wraps_of_the_same_bytes_overlap) {
   static int32_t values[16];
   ingot_buffer_t *a = NULL, *b = NULL;
   REQUIRE_OK(ingot_hal_buffer_wrap(suite.device, values, 32, 3, NULL, NULL, &a));
@@ -65,7 +65,7 @@ static void two_wraps_of_the_same_bytes_overlap(void) {
   ingot_hal_buffer_release(b);
 }
 
-static void bindings_may_share_bytes(void) {
+TEST(bindings_may_share_bytes) {
   enum { COUNT = 100 };
   float values[2 * COUNT], back[COUNT];
   for (int i = 0; i < 2 * COUNT; i++) values[i] = (float)i;
@@ -82,7 +82,7 @@ static void bindings_may_share_bytes(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void fills_may_begin_anywhere(void) {
+TEST(fills_may_begin_anywhere) {
   ingot_buffer_t *buffer = new_buffer(64, NULL);
   uint8_t back[64], expected[64];
   for (int64_t offset = 0; offset < 9; offset++) {
@@ -100,7 +100,7 @@ static void fills_may_begin_anywhere(void) {
 }
 
 /* Longer than a device does without a look at whether it is to stop. */
-static void long_copies_and_fills_are_whole(void) {
+TEST(long_copies_and_fills_are_whole) {
   enum { LENGTH = (2 << 24) + 24 };
   ingot_buffer_t *source = new_buffer(LENGTH, NULL), *target = new_buffer(LENGTH, NULL);
   const uint64_t pattern = 0x0807060504030201;
@@ -121,7 +121,7 @@ static void long_copies_and_fills_are_whole(void) {
   ingot_hal_buffer_release(target);
 }
 
-static void more_work_than_fits_a_queue_is_done(void) {
+TEST(more_work_than_fits_a_queue_is_done) {
   enum { COUNT = 2000 };
   float one = 1, zero = 0, sum = 0;
   ingot_buffer_t *a = new_buffer(4, &zero), *step = new_buffer(4, &one);
@@ -133,7 +133,7 @@ static void more_work_than_fits_a_queue_is_done(void) {
   ingot_hal_buffer_release(step);
 }
 
-static void more_writes_than_fit_a_queue_are_done(void) {
+TEST(more_writes_than_fit_a_queue_are_done) {
   enum { COUNT = 9 };
   static uint8_t bytes[INGOT_HAL_MAX_WRITE];
   ingot_buffer_t *buffer = new_buffer(COUNT * INGOT_HAL_MAX_WRITE, NULL);
@@ -151,7 +151,7 @@ static void more_writes_than_fit_a_queue_are_done(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void more_written_wraps_than_a_queue_notes_are_current(void) {
+TEST(more_written_wraps_than_a_queue_notes_are_current) {
   enum { COUNT = 300 };
   static int32_t values[COUNT][4];
   static ingot_buffer_t *buffers[COUNT];
@@ -166,7 +166,7 @@ static void more_written_wraps_than_a_queue_notes_are_current(void) {
   }
 }
 
-static void map_waits_for_queued_work(void) {
+TEST(map_waits_for_queued_work) {
   enum { COUNT = 100000 };
   ingot_buffer_t *a = new_buffer(COUNT * 4, NULL), *b = new_buffer(COUNT * 4, NULL);
   ingot_hal_binding_t bindings[3] = {whole(a), whole(a), whole(b)};
@@ -183,7 +183,7 @@ static void map_waits_for_queued_work(void) {
   ingot_hal_buffer_release(b);
 }
 
-static void fault_is_told_once_by_the_next_wait(void) {
+TEST(fault_is_told_once_by_the_next_wait) {
   int32_t index = 9;
   ingot_buffer_t *buffer = new_buffer(64, NULL), *indices = new_buffer(4, &index);
   ingot_hal_binding_t bindings[3] = {whole(buffer), whole(indices), whole(buffer)};
@@ -218,7 +218,7 @@ static void note(void *user, const ingot_hal_trace_t *trace) {
   traced->count++;
 }
 
-static void trace_tells_every_operation_in_order(void) {
+TEST(trace_tells_every_operation_in_order) {
   static const char sites[3][8] = {"first", "second", "third"};
   traced_t traced = {.count = 0};
   ingot_buffer_t *buffer = new_buffer(4096, NULL);
@@ -253,20 +253,4 @@ static void trace_tells_every_operation_in_order(void) {
   ingot_hal_buffer_release(buffer);
 }
 
-static void run_all(void) {
-  RUN(wait_without_work_is_fine);
-  RUN(wrapped_bytes_are_current_after_a_wait);
-  RUN(wrapped_bytes_follow_writes_and_maps);
-  RUN(two_wraps_of_the_same_bytes_overlap);
-  RUN(bindings_may_share_bytes);
-  RUN(fills_may_begin_anywhere);
-  RUN(long_copies_and_fills_are_whole);
-  RUN(more_work_than_fits_a_queue_is_done);
-  RUN(more_writes_than_fit_a_queue_are_done);
-  RUN(more_written_wraps_than_a_queue_notes_are_current);
-  RUN(map_waits_for_queued_work);
-  RUN(fault_is_told_once_by_the_next_wait);
-  RUN(trace_tells_every_operation_in_order);
-}
-
-int main(int count, char **arguments) { return suite_main(count, arguments, run_all); }
+int main(int count, char **arguments) { return suite_main(count, arguments); }

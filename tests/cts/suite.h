@@ -66,7 +66,7 @@ static inline ingot_status_t dispatch(uint32_t entry, const ingot_hal_binding_t 
 }
 
 static inline void suite_run_device(const char *uri, uint32_t variant_count,
-                                    const ingot_hal_variant_t *variants, void (*run_all)(void)) {
+                                    const ingot_hal_variant_t *variants) {
   ingot_hal_executable_description_t description = {
       "cts", kernel_descriptions, KERNEL_DESCRIPTION_COUNT, variant_count, variants};
   test_name = uri;
@@ -78,7 +78,7 @@ static inline void suite_run_device(const char *uri, uint32_t variant_count,
   EXPECT_TEXT(suite.executable->variant_name, variants[0].name);
   suite.on_host =
       suite.executable->entries[0].host_reason[0] || strcmp(suite.device->target, "cpu") == 0;
-  run_all();
+  RUN_TESTS();
   ingot_hal_queue_destroy(suite.queue);
   ingot_hal_executable_release(suite.executable);
   ingot_hal_device_release(suite.device);
@@ -91,16 +91,16 @@ static inline void suite_run_device(const char *uri, uint32_t variant_count,
 #define SUITE_CPU_FORMAT "elf-aarch64"
 #endif
 
-static inline void suite_run_cpu(void (*run_all)(void)) {
+static inline void suite_run_cpu(void) {
   test_object_t object = test_object_build_kernels();
   const ingot_hal_variant_t variant = {"test", SUITE_CPU_FORMAT, 0, object.data, object.length};
-  suite_run_device("cpu://?threads=1", 1, &variant, run_all);
-  suite_run_device("cpu", 1, &variant, run_all);
-  suite_run_device("cpu://?threads=4", 1, &variant, run_all);
+  suite_run_device("cpu://?threads=1", 1, &variant);
+  suite_run_device("cpu", 1, &variant);
+  suite_run_device("cpu://?threads=4", 1, &variant);
   test_object_free(&object);
 }
 
-static inline void suite_run_opencl(void (*run_all)(void)) {
+static inline void suite_run_opencl(void) {
   test_object_t host = test_object_build_kernels();
   test_object_t kernels = test_opencl_kernels(false), none = test_opencl_kernels(true);
   const ingot_hal_variant_t variants[2] = {
@@ -108,18 +108,18 @@ static inline void suite_run_opencl(void (*run_all)(void)) {
       {"generic", SUITE_CPU_FORMAT, 0, host.data, host.length}};
   const ingot_hal_variant_t on_host[2] = {{"none", "opencl-c", 0, none.data, none.length},
                                           variants[1]};
-  suite_run_device("opencl://0?cache=off", 1, variants, run_all);
-  suite_run_device("opencl://0?cache=off&zero_copy=off", 1, variants, run_all);
-  suite_run_device("opencl://0?cache=off", 2, on_host, run_all);
-  suite_run_device("opencl://0?cache=off&zero_copy=off", 2, on_host, run_all);
+  suite_run_device("opencl://0?cache=off", 1, variants);
+  suite_run_device("opencl://0?cache=off&zero_copy=off", 1, variants);
+  suite_run_device("opencl://0?cache=off", 2, on_host);
+  suite_run_device("opencl://0?cache=off&zero_copy=off", 2, on_host);
   test_object_free(&none);
   test_object_free(&kernels);
   test_object_free(&host);
 }
 
-static inline int suite_main(int count, char **arguments, void (*run_all)(void)) {
+static inline int suite_main(int count, char **arguments) {
   if (count == 1) {
-    suite_run_cpu(run_all);
+    suite_run_cpu();
     return TEST_RESULT();
   }
   if (count != 2 || strcmp(arguments[1], "opencl") != 0) {
@@ -127,7 +127,7 @@ static inline int suite_main(int count, char **arguments, void (*run_all)(void))
     return 1;
   }
   if (!test_has_opencl()) return TEST_SKIPPED();
-  suite_run_opencl(run_all);
+  suite_run_opencl();
   return TEST_RESULT();
 }
 

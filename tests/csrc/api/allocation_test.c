@@ -68,7 +68,7 @@ static int count_calls(ingot_session_t *session, int skipped, ingot_buffer_view_
   return calls_counted;
 }
 
-static void a_static_function_allocates_nothing(void) {
+TEST(a_static_function_allocates_nothing) {
   harness_t harness;
   harness_program_t program;
   float x[4] = {1, 2, 3, 4};
@@ -90,7 +90,7 @@ static void a_static_function_allocates_nothing(void) {
   harness_release(&harness);
 }
 
-static void a_function_with_slab_calls_and_loops_allocates_nothing(void) {
+TEST(a_function_with_slab_calls_and_loops_allocates_nothing) {
   harness_t harness;
   harness_program_t program;
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -109,7 +109,7 @@ static void a_function_with_slab_calls_and_loops_allocates_nothing(void) {
   harness_release(&harness);
 }
 
-static void a_session_in_memory_of_the_application_never_allocates(void) {
+TEST(a_session_in_memory_of_the_application_never_allocates) {
   static uint8_t bytes[1000];
   harness_t harness;
   harness_program_t program;
@@ -139,9 +139,7 @@ static void a_session_in_memory_of_the_application_never_allocates(void) {
 }
 
 int main(void) {
-  RUN(a_session_in_memory_of_the_application_never_allocates);
-  RUN(a_static_function_allocates_nothing);
-  RUN(a_function_with_slab_calls_and_loops_allocates_nothing);
+  RUN_TESTS();
   return TEST_RESULT();
 }
 

@@ -66,14 +66,13 @@ static ingot_status_t rule_memory(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void every_allocation_may_fail(void) { test_fail_each_allocation(load_and_call, 26); }
+TEST(every_allocation_may_fail) { test_fail_each_allocation(load_and_call, 26); }
 
-static void every_allocation_may_fail_where_memory_is_ruled(void) {
+TEST(every_allocation_may_fail_where_memory_is_ruled) {
   test_fail_each_allocation(rule_memory, 26);
 }
 
 int main(void) {
-  RUN(every_allocation_may_fail_where_memory_is_ruled);
-  RUN(every_allocation_may_fail);
+  RUN_TESTS();
   return TEST_RESULT();
 }

@@ -197,7 +197,7 @@ static ingot_status_t call(const linked_t *linked, const harness_t *with, const 
   return call_within(linked, with, name, x, count, out_first, NULL);
 }
 
-static void modules_call_each_other_with_one_state(void) {
+TEST(modules_call_each_other_with_one_state) {
   linked_t linked;
   float got[2];
   REQUIRE_OK(load_library(&harness, &linked));
@@ -220,7 +220,7 @@ static void modules_call_each_other_with_one_state(void) {
 }
 
 /* State that is being changed when a call fails is lost for the whole call. */
-static void failures_name_both_and_leave_the_state_to_a_reset(void) {
+TEST(failures_name_both_and_leave_the_state_to_a_reset) {
   static const char *const messages[] = {"Step 'net/step': native function 'lib.step': not -1",
                                          "not -2"};
   linked_t linked;
@@ -244,7 +244,7 @@ static bool always(void *user) {
 }
 
 /* What ends the outer call in the inner one is told as what it is. */
-static void limits_end_calls_of_other_modules(void) {
+TEST(limits_end_calls_of_other_modules) {
   static const char *const names[2] = {"a", "lib"};
   const builder_bytes_t files[2] = {relay("lib.spin"), endless()};
   const ingot_call_options_t late = {.timeout = 5000000};
@@ -261,7 +261,7 @@ static void limits_end_calls_of_other_modules(void) {
   unload(&linked);
 }
 
-static void links_may_pass_through_modules(void) {
+TEST(links_may_pass_through_modules) {
   static const char *const names[4] = {"a", "b", "c", "lib"};
   const builder_bytes_t files[4] = {relay("b.again"), relay("c.again"), relay("lib.step"),
                                     library()};
@@ -292,7 +292,7 @@ static void expect_refused(const builder_bytes_t *files, const char *const *name
   unload(&linked);
 }
 
-static void wrong_links_are_refused_when_a_program_is_made(void) {
+TEST(wrong_links_are_refused_when_a_program_is_made) {
   static const char *const names[2] = {"net", "lib"};
   static const char *const circle[2] = {"a", "b"};
   static const char *const same[2] = {"lib", "lib"};
@@ -355,7 +355,7 @@ static builder_bytes_t of_version(uint32_t version) {
   return builder_finish(builder);
 }
 
-static void code_asks_whether_a_function_is_there(void) {
+TEST(code_asks_whether_a_function_is_there) {
   static const char *const names[2] = {"net", "lib"};
   for (uint32_t count = 1; count <= 2; ++count) {
     const builder_bytes_t files[2] = {asking("lib.run", INGOT_DTYPE_I1, 0), of_version(0)};
@@ -374,7 +374,7 @@ static void code_asks_whether_a_function_is_there(void) {
   expect_refused(other, names, 1, INGOT_STATUS_INVALID_ARGUMENT, "'?lib.run' () -> (i8[])");
 }
 
-static void other_versions_are_refused(void) {
+TEST(other_versions_are_refused) {
   static const char *const names[2] = {"net", "lib"};
   const builder_bytes_t old[2] = {asking("lib.run", INGOT_DTYPE_I1, 3), of_version(2)};
   expect_refused(old, names, 2, INGOT_STATUS_INCOMPATIBLE,
@@ -392,7 +392,7 @@ static bool count_stop(void *user, const ingot_debug_stop_t *stop) {
   return inside < 5;
 }
 
-static void a_debugger_stops_in_the_other_module(void) {
+TEST(a_debugger_stops_in_the_other_module) {
   linked_t linked;
   float got[2];
   REQUIRE_OK(load_library(&harness, &linked));
@@ -413,19 +413,11 @@ static ingot_status_t load_and_call(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void every_allocation_may_fail(void) { test_fail_each_allocation(load_and_call, 20); }
+TEST(every_allocation_may_fail) { test_fail_each_allocation(load_and_call, 20); }
 
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
-  RUN(modules_call_each_other_with_one_state);
-  RUN(failures_name_both_and_leave_the_state_to_a_reset);
-  RUN(limits_end_calls_of_other_modules);
-  RUN(links_may_pass_through_modules);
-  RUN(wrong_links_are_refused_when_a_program_is_made);
-  RUN(code_asks_whether_a_function_is_there);
-  RUN(other_versions_are_refused);
-  RUN(a_debugger_stops_in_the_other_module);
-  RUN(every_allocation_may_fail);
+  RUN_TESTS();
   harness_release(&harness);
   return TEST_RESULT();
 }

@@ -23,7 +23,7 @@ static ingot_status_t call_wide(ingot_session_t *session, int64_t count) {
 
 /* -- measuring --------------------------------------------------------------------------------- */
 
-static void a_call_is_measured_without_its_work(void) {
+TEST(a_call_is_measured_without_its_work) {
   const int64_t dims[1] = {7};
   int64_t results[1] = {0};
   ingot_measure_t measure = {0, false};
@@ -35,7 +35,7 @@ static void a_call_is_measured_without_its_work(void) {
   EXPECT_OK(ingot_session_measure(wide.session, 0, dims, 1, NULL, &measure));
 }
 
-static void everything_that_code_does_is_left_out_when_it_is_measured(void) {
+TEST(everything_that_code_does_is_left_out_when_it_is_measured) {
   harness_program_t full;
   const int64_t dims[1] = {9};
   const int64_t many[1] = {1001};
@@ -55,9 +55,8 @@ static void everything_that_code_does_is_left_out_when_it_is_measured(void) {
   harness_unload(&full);
 }
 
-static void sizes_from_data_are_measured_as_the_least(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+TEST(sizes_from_data_are_measured_as_the_least) {
+  builder_t builder[1] = {builder_create()};
   harness_program_t program;
   const int64_t symbolic[1] = {-1};
   int64_t results[1] = {0};
@@ -81,9 +80,8 @@ static void sizes_from_data_are_measured_as_the_least(void) {
 }
 
 /* The code that follows a read of data leads back by a table to before the only slab. */
-static void a_slab_that_a_table_leads_back_to_may_grow(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+TEST(a_slab_that_a_table_leads_back_to_may_grow) {
+  builder_t builder[1] = {builder_create()};
   harness_program_t program;
   ingot_measure_t measure = {0, true};
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
@@ -102,7 +100,7 @@ static void a_slab_that_a_table_leads_back_to_may_grow(void) {
   harness_unload(&program);
 }
 
-static void dims_that_do_not_fit_are_named(void) {
+TEST(dims_that_do_not_fit_are_named) {
   harness_program_t add_one;
   const int64_t dims[2] = {5, -1};
   ingot_measure_t measure;
@@ -120,7 +118,7 @@ static void dims_that_do_not_fit_are_named(void) {
 
 /* -- the application's slab -------------------------------------------------------------------- */
 
-static void calls_work_in_the_slab_that_they_were_given(void) {
+TEST(calls_work_in_the_slab_that_they_were_given) {
   static _Alignas(8) uint8_t bytes[7 * 4 + 64];
   const ingot_session_options_t options = {.slab = NULL};
   ingot_session_options_t given = options;
@@ -151,7 +149,7 @@ static void calls_work_in_the_slab_that_they_were_given(void) {
   ingot_session_release(session);
 }
 
-static void a_slab_must_be_the_sessions_alone_and_on_its_device(void) {
+TEST(a_slab_must_be_the_sessions_alone_and_on_its_device) {
   static _Alignas(8) uint8_t bytes[64];
   ingot_session_t *second = NULL;
   ingot_device_t *other = NULL;
@@ -189,7 +187,7 @@ static void a_slab_must_be_the_sessions_alone_and_on_its_device(void) {
 
 /* -- limits ------------------------------------------------------------------------------------ */
 
-static void a_limit_names_the_dispatch_that_needs_most(void) {
+TEST(a_limit_names_the_dispatch_that_needs_most) {
   const ingot_session_options_t options = {.memory_limit = 100};
   ingot_session_t *session = NULL;
   REQUIRE_OK(ingot_session_create(wide.program, &options, &session));
@@ -201,7 +199,7 @@ static void a_limit_names_the_dispatch_that_needs_most(void) {
   ingot_session_release(session);
 }
 
-static void results_count_below_the_limit_until_they_are_released(void) {
+TEST(results_count_below_the_limit_until_they_are_released) {
   const ingot_session_options_t options = {.memory_limit = 140};
   ingot_session_t *session = NULL;
   float x[4] = {1, 2, 3, 4};
@@ -228,7 +226,7 @@ static void results_count_below_the_limit_until_they_are_released(void) {
 }
 
 /* Code may compute any length; their sum does not fit 64 bits. */
-static void lengths_that_do_not_fit_are_above_every_limit(void) {
+TEST(lengths_that_do_not_fit_are_above_every_limit) {
   const ingot_allocator_t allocator = ingot_allocator_system();
   const size_t limits[2] = {0, 100};
   for (int k = 0; k < 2; ++k) {
@@ -245,7 +243,7 @@ static void lengths_that_do_not_fit_are_above_every_limit(void) {
   }
 }
 
-static void a_program_has_a_limit_for_all_of_its_sessions(void) {
+TEST(a_program_has_a_limit_for_all_of_its_sessions) {
   harness_program_t full;
   ingot_program_options_t options = {.memory_limit = 47};
   ingot_program_t *program = NULL;
@@ -270,7 +268,7 @@ static void a_program_has_a_limit_for_all_of_its_sessions(void) {
 
 /* -- statistics -------------------------------------------------------------------------------- */
 
-static void bytes_are_counted_by_kind(void) {
+TEST(bytes_are_counted_by_kind) {
   harness_program_t full;
   float x[6] = {1, 2, 3, 4, 5, 6};
   ingot_buffer_view_t *argument = harness_view(&harness, x, INGOT_DTYPE_F32, 6);
@@ -299,7 +297,7 @@ static void bytes_are_counted_by_kind(void) {
   harness_unload(&full);
 }
 
-static void a_slab_that_grows_between_calls_is_there_once(void) {
+TEST(a_slab_that_grows_between_calls_is_there_once) {
   ingot_session_t *session = NULL;
   REQUIRE_OK(ingot_session_create(wide.program, NULL, &session));
   EXPECT_OK(call_wide(session, 1));
@@ -310,7 +308,7 @@ static void a_slab_that_grows_between_calls_is_there_once(void) {
 
 /* -- sharing ----------------------------------------------------------------------------------- */
 
-static void sessions_that_take_turns_share_one_slab(void) {
+TEST(sessions_that_take_turns_share_one_slab) {
   test_allocator_t counter = {.fail_at = 0};
   const ingot_allocator_t allocator = test_allocator(&counter);
   const ingot_session_options_t options = {.shares_slab = true, .memory_limit = 400};
@@ -354,7 +352,7 @@ static void *call_often(void *unused) {
   return status;
 }
 
-static void sessions_that_run_at_once_share_what_is_idle(void) {
+TEST(sessions_that_run_at_once_share_what_is_idle) {
   pthread_t threads[3];
   for (int i = 0; i < 3; ++i) REQUIRE(pthread_create(&threads[i], NULL, call_often, NULL) == 0);
   for (int i = 0; i < 3; ++i) {
@@ -368,21 +366,7 @@ static void sessions_that_run_at_once_share_what_is_idle(void) {
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
   if (harness_load(&harness, builder_slab_module(), NULL, &wide)) return 1;
-  RUN(a_call_is_measured_without_its_work);
-  RUN(everything_that_code_does_is_left_out_when_it_is_measured);
-  RUN(sizes_from_data_are_measured_as_the_least);
-  RUN(a_slab_that_a_table_leads_back_to_may_grow);
-  RUN(dims_that_do_not_fit_are_named);
-  RUN(calls_work_in_the_slab_that_they_were_given);
-  RUN(a_slab_must_be_the_sessions_alone_and_on_its_device);
-  RUN(a_limit_names_the_dispatch_that_needs_most);
-  RUN(results_count_below_the_limit_until_they_are_released);
-  RUN(lengths_that_do_not_fit_are_above_every_limit);
-  RUN(a_program_has_a_limit_for_all_of_its_sessions);
-  RUN(bytes_are_counted_by_kind);
-  RUN(a_slab_that_grows_between_calls_is_there_once);
-  RUN(sessions_that_take_turns_share_one_slab);
-  RUN(sessions_that_run_at_once_share_what_is_idle);
+  RUN_TESTS();
   harness_unload(&wide);
   harness_release(&harness);
   return TEST_RESULT();

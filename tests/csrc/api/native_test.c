@@ -200,7 +200,7 @@ static void expect_results(ingot_buffer_view_t **results, const float *y, const 
   }
 }
 
-static void results_are_filled_or_given(void) {
+TEST(results_are_filled_or_given) {
   static const float positive[4] = {2, 6, 10, 12};
   static const int64_t of_positive[4] = {0, 2, 4, 5};
   static const float half[3] = {2, -4, 6};
@@ -233,7 +233,7 @@ static void expect_failure(const harness_program_t *program, ingot_status_code_t
   ingot_status_free(status);
 }
 
-static void what_a_function_does_wrong_fails_its_call_alone(void) {
+TEST(what_a_function_does_wrong_fails_its_call_alone) {
   notes_t notes = {.scale_calls = 0};
   harness_program_t program;
   ingot_buffer_view_t *results[2] = {NULL, NULL};
@@ -278,7 +278,7 @@ static void expect_refused(const ingot_native_t *natives, uint32_t count, ingot_
   harness_unload(&program);
 }
 
-static void names_and_signatures_are_checked_when_a_program_is_made(void) {
+TEST(names_and_signatures_are_checked_when_a_program_is_made) {
   ingot_native_t natives[3] = {{.name = "acme.scale", .call = scale},
                                {.name = "acme.keep", .call = keep_half},
                                {.name = "acme.other", .call = scale}};
@@ -316,7 +316,7 @@ static void names_and_signatures_are_checked_when_a_program_is_made(void) {
 }
 
 /* The text of what is missing ends with dots where it was cut only. */
-static void long_lists_of_what_is_missing_are_cut(void) {
+TEST(long_lists_of_what_is_missing_are_cut) {
   static const builder_tensor_t tensors[2] = {{INGOT_DTYPE_F32, 1, {-1}},
                                               {INGOT_DTYPE_F32, 1, {-1}}};
   for (uint32_t count = 2; count <= 4; ++count) {
@@ -365,7 +365,7 @@ static ingot_status_t call_by_shapes(const ingot_allocator_t *allocator) {
   return load_and_call(allocator, true);
 }
 
-static void every_allocation_may_fail(void) {
+TEST(every_allocation_may_fail) {
   test_fail_each_allocation(call_by_views, 20);
   test_fail_each_allocation(call_by_shapes, 20);
 }
@@ -394,7 +394,7 @@ static ingot_status_t three(void *user, const ingot_native_call_t *call) {
   return NULL;
 }
 
-static void sealed_mutations_give_a_status_or_results(void) {
+TEST(sealed_mutations_give_a_status_or_results) {
   const ingot_native_t natives[2] = {{.name = "acme.scale", .call = touch, .shape = three},
                                      {.name = "acme.keep", .call = touch, .shape = three}};
   const ingot_program_options_t options = {.natives = natives, .native_count = 2};
@@ -416,12 +416,7 @@ static void sealed_mutations_give_a_status_or_results(void) {
 
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
-  RUN(results_are_filled_or_given);
-  RUN(what_a_function_does_wrong_fails_its_call_alone);
-  RUN(names_and_signatures_are_checked_when_a_program_is_made);
-  RUN(long_lists_of_what_is_missing_are_cut);
-  RUN(every_allocation_may_fail);
-  RUN(sealed_mutations_give_a_status_or_results);
+  RUN_TESTS();
   harness_release(&harness);
   return TEST_RESULT();
 }

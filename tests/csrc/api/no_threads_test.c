@@ -37,7 +37,7 @@ static ingot_status_t submit(const harness_t *harness, const harness_program_t *
 }
 
 /* The first call's signal ends the second's wait, while those of the first value are told. */
-static void a_call_may_signal_the_fence_that_it_waited_for(void) {
+TEST(a_call_may_signal_the_fence_that_it_waited_for) {
   harness_t harness;
   harness_program_t program;
   waiting_t waiting[CALLS];
@@ -65,6 +65,6 @@ static void a_call_may_signal_the_fence_that_it_waited_for(void) {
 }
 
 int main(void) {
-  RUN(a_call_may_signal_the_fence_that_it_waited_for);
+  RUN_TESTS();
   return TEST_RESULT();
 }

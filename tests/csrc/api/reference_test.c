@@ -126,7 +126,7 @@ static void expect_failure(ingot_status_t status, ingot_status_code_t code, cons
   ingot_status_free(status);
 }
 
-static void references_come_and_go_and_objects_are_released_once(void) {
+TEST(references_come_and_go_and_objects_are_released_once) {
   object_t tokenizer = {0}, database = {0};
   notes_t notes = {.database = &database};
   harness_program_t program;
@@ -157,7 +157,7 @@ static void references_come_and_go_and_objects_are_released_once(void) {
   harness_unload(&program);
 }
 
-static void what_is_no_reference_of_the_type_is_refused(void) {
+TEST(what_is_no_reference_of_the_type_is_refused) {
   object_t object = {0};
   notes_t notes = {.database = &object};
   harness_program_t program;
@@ -199,7 +199,7 @@ static void what_is_no_reference_of_the_type_is_refused(void) {
   harness_unload(&program);
 }
 
-static void what_a_function_gives_is_checked_and_released(void) {
+TEST(what_a_function_gives_is_checked_and_released) {
   static const char *const messages[] = {
       [GIVE_NOTHING] =
           "Open 'net/open': native function 'acme.open': result 0: NULL, expected &acme.db",
@@ -236,7 +236,7 @@ static uint64_t handle_of(const ingot_buffer_view_t *view) {
   return handle;
 }
 
-static void bytes_that_code_makes_up_are_no_reference(void) {
+TEST(bytes_that_code_makes_up_are_no_reference) {
   object_t object = {0};
   notes_t notes = {.database = &object};
   harness_program_t program;
@@ -258,7 +258,7 @@ static void bytes_that_code_makes_up_are_no_reference(void) {
   harness_unload(&program);
 }
 
-static void every_allocation_may_fail(void) {
+TEST(every_allocation_may_fail) {
   for (int64_t fail_at = 1, reached = 1; reached; ++fail_at) {
     test_allocator_t counter = {.fail_at = fail_at};
     ingot_allocator_t allocator = test_allocator(&counter);
@@ -301,7 +301,7 @@ static ingot_status_t touch(void *user, const ingot_native_call_t *call) {
   return NULL;
 }
 
-static void sealed_mutations_give_a_status_or_references(void) {
+TEST(sealed_mutations_give_a_status_or_references) {
   const ingot_native_t native = {.name = "acme.open", .call = touch};
   const ingot_program_options_t options = {.natives = &native, .native_count = 1};
   uint64_t random = 88172645463325252u;
@@ -326,12 +326,7 @@ static void sealed_mutations_give_a_status_or_references(void) {
 
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
-  RUN(references_come_and_go_and_objects_are_released_once);
-  RUN(what_is_no_reference_of_the_type_is_refused);
-  RUN(what_a_function_gives_is_checked_and_released);
-  RUN(bytes_that_code_makes_up_are_no_reference);
-  RUN(every_allocation_may_fail);
-  RUN(sealed_mutations_give_a_status_or_references);
+  RUN_TESTS();
   harness_release(&harness);
   return TEST_RESULT();
 }

@@ -38,7 +38,7 @@ static const char right_header[] =
     "\"odd\":{\"dtype\":\"F99\",\"shape\":[3],\"data_offsets\":[18,21]},"
     "\"empty\":{\"dtype\":\"I8\",\"shape\":[0,5],\"data_offsets\":[21,21]}}  ";
 
-static void tensors_are_found_in_place(void) {
+TEST(tensors_are_found_in_place) {
   const float data[6] = {1, 2, 3, 4, 0, 0};
   ingot_safetensors_t *file = NULL;
   ingot_parameter_span_t span;
@@ -61,7 +61,7 @@ static void tensors_are_found_in_place(void) {
   ingot_safetensors_close(file);
 }
 
-static void damaged_headers_are_refused(void) {
+TEST(damaged_headers_are_refused) {
   static const char *const headers[] = {
       "",
       "[]",
@@ -100,7 +100,7 @@ static void damaged_headers_are_refused(void) {
   EXPECT_OK(open_header("{}"));
 }
 
-static void every_truncation_is_refused(void) {
+TEST(every_truncation_is_refused) {
   const float data[6] = {1, 2, 3, 4, 0, 0};
   size_t length = 8 + strlen(right_header) + 21;
   write_file(right_header, strlen(right_header), data, sizeof(data));
@@ -111,7 +111,7 @@ static void every_truncation_is_refused(void) {
   }
 }
 
-static void deep_nesting_and_any_bytes_end_in_a_status(void) {
+TEST(deep_nesting_and_any_bytes_end_in_a_status) {
   const ingot_allocator_t *allocator = &instance->allocator;
   char deep[1000];
   memset(deep, '[', sizeof(deep));
@@ -168,7 +168,7 @@ static const char right_index[] =
     "{\"metadata\":{\"total_size\":12},\"weight_map\":{\"b\":\"b.safetensors\","
     "\"x\":\"b.safetensors\",\"a\":\"a.safetensors\"}}";
 
-static void an_index_joins_files(void) {
+TEST(an_index_joins_files) {
   static const struct {
     const char *key;
     float value;
@@ -184,7 +184,7 @@ static void an_index_joins_files(void) {
   ingot_safetensors_close(file);
 }
 
-static void a_wrong_index_is_refused(void) {
+TEST(a_wrong_index_is_refused) {
   static const struct {
     const char *text;
     ingot_status_code_t code;
@@ -225,22 +225,14 @@ static ingot_status_t open_right_index(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void every_allocation_of_an_index_may_fail(void) {
-  test_fail_each_allocation(open_right_index, 8);
-}
+TEST(every_allocation_of_an_index_may_fail) { test_fail_each_allocation(open_right_index, 8); }
 
 int main(void) {
   if (!mkdtemp(folder)) return 1;
   int descriptor = mkstemp(path);
   if (descriptor < 0 || close(descriptor) != 0) return 1;
   if (ingot_instance_create(NULL, &instance)) return 1;
-  RUN(tensors_are_found_in_place);
-  RUN(damaged_headers_are_refused);
-  RUN(every_truncation_is_refused);
-  RUN(deep_nesting_and_any_bytes_end_in_a_status);
-  RUN(an_index_joins_files);
-  RUN(a_wrong_index_is_refused);
-  RUN(every_allocation_of_an_index_may_fail);
+  RUN_TESTS();
   ingot_instance_release(instance);
   static const char *const names[] = {"a.safetensors", "b.safetensors",
                                       "model.safetensors.index.json", ""};

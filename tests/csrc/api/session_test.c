@@ -14,7 +14,7 @@ static ingot_status_t call(ingot_buffer_view_t *x, ingot_buffer_view_t **y) {
   return ingot_session_call(program.session, 0, &x, x ? 1 : 0, y, 1, NULL);
 }
 
-static void results_are_made_or_written_in_place(void) {
+TEST(results_are_made_or_written_in_place) {
   float x[4] = {1, 2, 3, 4};
   float y[4] = {0};
   ingot_buffer_view_t *argument = harness_view(&harness, x, INGOT_DTYPE_F32, 4);
@@ -36,7 +36,7 @@ static void results_are_made_or_written_in_place(void) {
   ingot_buffer_view_release(argument);
 }
 
-static void wrong_arguments_are_named(void) {
+TEST(wrong_arguments_are_named) {
   float x[8] = {0};
   const int64_t dims[2] = {2, 2};
   ingot_buffer_view_t *made = NULL;
@@ -60,7 +60,7 @@ static void wrong_arguments_are_named(void) {
   EXPECT(made == NULL);
 }
 
-static void wrong_result_views_are_named(void) {
+TEST(wrong_result_views_are_named) {
   float x[8] = {0};
   ingot_buffer_view_t *argument = harness_view(&harness, x, INGOT_DTYPE_F32, 4);
   ingot_buffer_view_t *wrong = harness_view(&harness, x + 4, INGOT_DTYPE_F32, 3);
@@ -76,7 +76,7 @@ static void wrong_result_views_are_named(void) {
   ingot_buffer_view_release(argument);
 }
 
-static void results_of_symbolic_shape_are_checked_when_it_is_known(void) {
+TEST(results_of_symbolic_shape_are_checked_when_it_is_known) {
   harness_program_t full;
   float x[8] = {0};
   float y[8];
@@ -91,7 +91,7 @@ static void results_of_symbolic_shape_are_checked_when_it_is_known(void) {
   harness_unload(&full);
 }
 
-static void a_fault_names_the_op_and_layer_of_its_call_site(void) {
+TEST(a_fault_names_the_op_and_layer_of_its_call_site) {
   float x[4] = {1, 2, 666, 4};
   ingot_buffer_view_t *made = NULL;
   ingot_buffer_view_t *argument = harness_view(&harness, x, INGOT_DTYPE_F32, 4);
@@ -128,7 +128,7 @@ static void trace(void *user, const ingot_trace_event_t *event) {
   call_from_trace = call(NULL, &made);
 }
 
-static void tracing_reports_kernels_and_a_busy_session_refuses_calls(void) {
+TEST(tracing_reports_kernels_and_a_busy_session_refuses_calls) {
   float x[4] = {1, 2, 3, 4};
   int events = 0;
   ingot_buffer_view_t *made = NULL;
@@ -148,7 +148,7 @@ static void count_copies(void *user, const ingot_trace_event_t *event) {
   if (event->kind == INGOT_TRACE_CALL) EXPECT(event->resident > 0 && event->length > 0);
 }
 
-static void tracing_reports_copies_with_their_bytes(void) {
+TEST(tracing_reports_copies_with_their_bytes) {
   harness_program_t full;
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   int64_t copied = 0;
@@ -187,7 +187,7 @@ static void *call_often(void *unused) {
   return status;
 }
 
-static void sessions_of_one_program_run_on_many_threads(void) {
+TEST(sessions_of_one_program_run_on_many_threads) {
   pthread_t threads[4];
   for (int i = 0; i < 4; ++i) REQUIRE(pthread_create(&threads[i], NULL, call_often, NULL) == 0);
   for (int i = 0; i < 4; ++i) {
@@ -197,7 +197,7 @@ static void sessions_of_one_program_run_on_many_threads(void) {
   }
 }
 
-static void functions_are_found_by_name(void) {
+TEST(functions_are_found_by_name) {
   uint32_t function = 9;
   ingot_module_t *module = NULL;
   EXPECT_OK(ingot_program_find_function(program.program, "main", &function));
@@ -208,7 +208,7 @@ static void functions_are_found_by_name(void) {
   EXPECT(module == program.module);
 }
 
-static void modules_share_a_program_unless_their_names_clash(void) {
+TEST(modules_share_a_program_unless_their_names_clash) {
   ingot_module_t *modules[2] = {program.module, program.module};
   ingot_program_t *made = NULL;
   EXPECT_STATUS(ingot_program_create(harness.device, modules, 2, NULL, NULL, &made),
@@ -231,7 +231,7 @@ static ingot_status_t find_wrong(void *user, const char *scope, const char *key,
   return status;
 }
 
-static void missing_and_wrong_parameters_are_named(void) {
+TEST(missing_and_wrong_parameters_are_named) {
   harness_program_t full;
   ingot_parameters_t parameters = {&harness.instance->allocator, find_nothing};
   EXPECT_STATUS(harness_load(&harness, builder_full_module(), &parameters, &full), NOT_FOUND,
@@ -245,9 +245,8 @@ static void missing_and_wrong_parameters_are_named(void) {
   harness_unload(&full);
 }
 
-static void a_module_for_another_target_is_unsupported(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+TEST(a_module_for_another_target_is_unsupported) {
+  builder_t builder[1] = {builder_create()};
   harness_program_t other;
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED)->target =
       builder_string(builder, "opencl");
@@ -292,7 +291,7 @@ static ingot_status_t load_native(uint64_t features, harness_program_t *out) {
   return harness_load(&harness, builder_finish(&builder), NULL, out);
 }
 
-static void native_code_of_a_module_is_loaded_and_called(void) {
+TEST(native_code_of_a_module_is_loaded_and_called) {
   harness_program_t native;
   float x[4] = {1, 2, 3, 4};
   float y[4] = {0};
@@ -313,7 +312,7 @@ static void keep_line(void *user, int32_t severity, const char *message) {
   (void)snprintf(user, 128, "%d %s", severity, message);
 }
 
-static void an_instance_takes_kernels_and_a_log(void) {
+TEST(an_instance_takes_kernels_and_a_log) {
   char line[128] = "";
   const ingot_static_kernels_t kernels[2] = {{"add_one", builder_add_one_query},
                                              {"add_one", builder_add_one_query}};
@@ -333,7 +332,7 @@ static void an_instance_takes_kernels_and_a_log(void) {
   harness_release(&own);
 }
 
-static void views_are_checked(void) {
+TEST(views_are_checked) {
   float x[4] = {0};
   const int64_t four[1] = {4};
   const int64_t negative[1] = {-4};
@@ -358,21 +357,7 @@ static void views_are_checked(void) {
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
   if (harness_load(&harness, builder_add_one_module(), NULL, &program)) return 1;
-  RUN(results_are_made_or_written_in_place);
-  RUN(wrong_arguments_are_named);
-  RUN(wrong_result_views_are_named);
-  RUN(results_of_symbolic_shape_are_checked_when_it_is_known);
-  RUN(a_fault_names_the_op_and_layer_of_its_call_site);
-  RUN(tracing_reports_kernels_and_a_busy_session_refuses_calls);
-  RUN(tracing_reports_copies_with_their_bytes);
-  RUN(sessions_of_one_program_run_on_many_threads);
-  RUN(functions_are_found_by_name);
-  RUN(modules_share_a_program_unless_their_names_clash);
-  RUN(missing_and_wrong_parameters_are_named);
-  RUN(a_module_for_another_target_is_unsupported);
-  RUN(native_code_of_a_module_is_loaded_and_called);
-  RUN(an_instance_takes_kernels_and_a_log);
-  RUN(views_are_checked);
+  RUN_TESTS();
   harness_unload(&program);
   harness_release(&harness);
   return TEST_RESULT();

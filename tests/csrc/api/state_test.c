@@ -11,8 +11,7 @@ enum { TOTAL, CACHE, EMPTY, ROWS }; /* the variables below */
 /* main(x: i64[]) -> (y: i64[]): total += x, y = total, read where it was read before it was
  * changed; cache u8[...], a variable without elements and rows i32[n,3] beside it. */
 static builder_bytes_t sum_module(const char *cache, int64_t cache_length) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   const int64_t start = 100;
   const int64_t none = 0;
   const int64_t open[2] = {-1, 3};
@@ -73,7 +72,7 @@ static uint8_t cache_at(const harness_program_t *program, ingot_session_t *sessi
 
 /* -- forks ------------------------------------------------------------------------------------- */
 
-static void a_fork_goes_on_and_stays_apart(void) {
+TEST(a_fork_goes_on_and_stays_apart) {
   harness_program_t program;
   ingot_session_t *fork = NULL;
   ingot_session_t *fork_of_fork = NULL;
@@ -107,7 +106,7 @@ static bool fork_inside(void *user, const void *data, size_t length) {
   return false;
 }
 
-static void what_is_busy_cannot_be_forked_and_what_cannot_be_written_is_said(void) {
+TEST(what_is_busy_cannot_be_forked_and_what_cannot_be_written_is_said) {
   harness_program_t program;
   REQUIRE_OK(harness_load(&harness, sum_module("cache", CACHE_LENGTH), NULL, &program));
   EXPECT_STATUS(ingot_session_save_state(program.session, fork_inside, program.session), CANCELLED,
@@ -118,7 +117,7 @@ static void what_is_busy_cannot_be_forked_and_what_cannot_be_written_is_said(voi
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 
-static void state_comes_back_from_bytes(void) {
+TEST(state_comes_back_from_bytes) {
   const size_t places[4] = {0, 4096, 3 * 4096 - 1, CACHE_LENGTH - 1};
   harness_program_t program;
   ingot_session_t *other = NULL;
@@ -141,7 +140,7 @@ static void state_comes_back_from_bytes(void) {
   harness_unload(&program);
 }
 
-static void state_of_another_module_is_refused(void) {
+TEST(state_of_another_module_is_refused) {
   const char *names[3] = {"cache", "cast", "cache"};
   const int64_t lengths[3] = {CACHE_LENGTH, CACHE_LENGTH, 17};
   const char *messages[3] = {"", "it has 'cache': u8[20483] where the session has 'cast'",
@@ -166,7 +165,7 @@ static void state_of_another_module_is_refused(void) {
 }
 
 /* No byte may be changed, and none be missing. */
-static void damaged_state_changes_nothing(void) {
+TEST(damaged_state_changes_nothing) {
   harness_program_t program;
   static harness_bytes_t whole;
   static harness_bytes_t damaged;
@@ -229,16 +228,11 @@ static ingot_status_t use_state(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void every_allocation_may_fail(void) { test_fail_each_allocation(use_state, 20); }
+TEST(every_allocation_may_fail) { test_fail_each_allocation(use_state, 20); }
 
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
-  RUN(a_fork_goes_on_and_stays_apart);
-  RUN(what_is_busy_cannot_be_forked_and_what_cannot_be_written_is_said);
-  RUN(state_comes_back_from_bytes);
-  RUN(state_of_another_module_is_refused);
-  RUN(damaged_state_changes_nothing);
-  RUN(every_allocation_may_fail);
+  RUN_TESTS();
   harness_release(&harness);
   return TEST_RESULT();
 }

@@ -81,7 +81,7 @@ static void note(void *user, ingot_status_t status) {
 
 /* -- order ------------------------------------------------------------------------------------- */
 
-static void results_are_made_or_written_in_place(void) {
+TEST(results_are_made_or_written_in_place) {
   float x[4] = {1, 2, 3, 4}, y[4] = {0};
   told_t told = {0};
   uint64_t number = 0;
@@ -110,7 +110,7 @@ static void results_are_made_or_written_in_place(void) {
 }
 
 /* Each call adds one to what the call before it gave. */
-static void calls_of_a_session_keep_their_order(void) {
+TEST(calls_of_a_session_keep_their_order) {
   enum { CALLS = 200 };
   float values[CALLS + 1][4] = {{0}};
   ingot_buffer_view_t *views[CALLS + 1];
@@ -132,7 +132,7 @@ static void calls_of_a_session_keep_their_order(void) {
 enum { SIDES = 3, TURNS = 50 };
 
 /* Sessions hand a value round, each waiting for the one before it. */
-static void sessions_side_by_side_wait_for_each_other(void) {
+TEST(sessions_side_by_side_wait_for_each_other) {
   harness_t wide;
   const ingot_static_kernels_t kernels = {"add_one", builder_add_one_query};
   const ingot_instance_options_t options = {.kernels = &kernels, .kernel_count = 1};
@@ -167,7 +167,7 @@ static void sessions_side_by_side_wait_for_each_other(void) {
   harness_release(&wide);
 }
 
-static void a_call_waits_for_every_fence(void) {
+TEST(a_call_waits_for_every_fence) {
   ingot_fence_t *first = new_fence(), *second = new_fence(), *end = new_fence();
   const ingot_fence_value_t waits[2] = {{first, 2}, {second, 1}};
   sum_t sum;
@@ -189,7 +189,7 @@ static void a_call_waits_for_every_fence(void) {
 
 /* -- failures ---------------------------------------------------------------------------------- */
 
-static void a_failed_call_fails_its_fences_and_others_go_on(void) {
+TEST(a_failed_call_fails_its_fences_and_others_go_on) {
   float bad[4] = {1, 2, 666, 4}, good[4] = {1, 2, 3, 4}, y[4];
   ingot_fence_t *chain = new_fence(), *other = new_fence();
   told_t failed = {0}, behind = {0};
@@ -217,7 +217,7 @@ static void a_failed_call_fails_its_fences_and_others_go_on(void) {
   ingot_fence_release(other);
 }
 
-static void a_wait_that_fails_fails_the_call(void) {
+TEST(a_wait_that_fails_fails_the_call) {
   for (int is_released = 0; is_released < 2; ++is_released) {
     ingot_fence_t *wait = new_fence(), *end = new_fence();
     sum_t sum;
@@ -239,7 +239,7 @@ static void a_wait_that_fails_fails_the_call(void) {
   }
 }
 
-static void wrong_submissions_are_refused_at_once(void) {
+TEST(wrong_submissions_are_refused_at_once) {
   ingot_fence_t *fence = new_fence();
   sum_t sum;
   set_up_sum(&sum, 3, fence, 0);
@@ -260,7 +260,7 @@ static void wrong_submissions_are_refused_at_once(void) {
 
 /* -- cancels and deadlines --------------------------------------------------------------------- */
 
-static void a_call_is_cancelled_by_its_number(void) {
+TEST(a_call_is_cancelled_by_its_number) {
   ingot_fence_t *fences[3] = {new_fence(), new_fence(), new_fence()};
   sum_t sums[3];
   uint64_t numbers[3];
@@ -282,7 +282,7 @@ static void a_call_is_cancelled_by_its_number(void) {
   for (int i = 0; i < 3; ++i) ingot_fence_release(fences[i]);
 }
 
-static void all_calls_are_cancelled(void) {
+TEST(all_calls_are_cancelled) {
   ingot_fence_t *fence = new_fence();
   told_t told = {0};
   sum_t sums[3];
@@ -302,7 +302,7 @@ static void all_calls_are_cancelled(void) {
 }
 
 /* The second call waits for the third, which is behind it. */
-static void a_circle_ends_with_its_time_or_a_cancel(void) {
+TEST(a_circle_ends_with_its_time_or_a_cancel) {
   for (int is_cancelled = 0; is_cancelled < 2; ++is_cancelled) {
     ingot_fence_t *fence = new_fence(), *end = new_fence();
     sum_t sums[2];
@@ -327,7 +327,7 @@ static void a_circle_ends_with_its_time_or_a_cancel(void) {
 }
 
 /* The only thread is busy: still the second call ends in time, and the first at its own. */
-static void deadlines_count_from_the_submission_on(void) {
+TEST(deadlines_count_from_the_submission_on) {
   ingot_fence_t *fences[2] = {new_fence(), new_fence()};
   sum_t sums[2];
   for (int i = 0; i < 2; ++i) {
@@ -346,7 +346,7 @@ static void deadlines_count_from_the_submission_on(void) {
 
 /* -- beside calls that wait -------------------------------------------------------------------- */
 
-static void others_are_refused_while_calls_are_queued(void) {
+TEST(others_are_refused_while_calls_are_queued) {
   ingot_fence_t *fence = new_fence(), *end = new_fence();
   sum_t sum, own;
   set_up_sum(&sum, 4, end, 1);
@@ -376,7 +376,7 @@ static bool submit_from_within(void *user) {
   return false;
 }
 
-static void calls_that_are_submitted_during_a_call_come_behind_it(void) {
+TEST(calls_that_are_submitted_during_a_call_come_behind_it) {
   ingot_fence_t *end = new_fence();
   sum_t sum, own;
   set_up_sum(&sum, 4, end, 1);
@@ -400,7 +400,7 @@ static void note_processors(void *user, ingot_status_t status) {
   *(int *)user = CPU_COUNT(&set);
 }
 
-static void threads_stand_where_the_device_says(void) {
+TEST(threads_stand_where_the_device_says) {
   cpu_set_t set;
   char uri[64];
   size_t first = 0;
@@ -432,7 +432,7 @@ static void threads_stand_where_the_device_says(void) {
 /* -- ends -------------------------------------------------------------------------------------- */
 
 /* Everything is released but the fences, of which one lets the calls begin. */
-static void what_was_submitted_ends_without_its_owner(void) {
+TEST(what_was_submitted_ends_without_its_owner) {
   harness_t own;
   harness_program_t program;
   ingot_fence_t *begin = NULL, *end = NULL;
@@ -465,7 +465,7 @@ static void what_was_submitted_ends_without_its_owner(void) {
 }
 
 /* As soon as a fence is reached nothing is left to free but what the application holds. */
-static void nothing_is_left_when_the_fence_is_reached(void) {
+TEST(nothing_is_left_when_the_fence_is_reached) {
   for (int round = 0; round < 50; ++round) {
     test_allocator_t counter = {.fail_at = 0};
     const ingot_allocator_t allocator = test_allocator(&counter);
@@ -523,7 +523,7 @@ static ingot_status_t load_and_submit(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void every_allocation_may_fail(void) { test_fail_each_allocation(load_and_submit, 20); }
+TEST(every_allocation_may_fail) { test_fail_each_allocation(load_and_submit, 20); }
 
 /* -- all of it at once ------------------------------------------------------------------------- */
 
@@ -553,7 +553,7 @@ static void *submit_often(void *argument) {
   return NULL;
 }
 
-static void threads_submit_and_cancel_on_one_session(void) {
+TEST(threads_submit_and_cancel_on_one_session) {
   enum { THREADS = 3 };
   pthread_t threads[THREADS];
   for (int t = 0; t < THREADS; ++t) {
@@ -570,26 +570,7 @@ int main(void) {
     printf("%s\n", ingot_status_message(status));
     return 1;
   }
-  RUN(results_are_made_or_written_in_place);
-  RUN(calls_of_a_session_keep_their_order);
-  RUN(sessions_side_by_side_wait_for_each_other);
-  RUN(a_call_waits_for_every_fence);
-  RUN(a_failed_call_fails_its_fences_and_others_go_on);
-  RUN(a_wait_that_fails_fails_the_call);
-  RUN(wrong_submissions_are_refused_at_once);
-  RUN(a_call_is_cancelled_by_its_number);
-  RUN(all_calls_are_cancelled);
-  RUN(a_circle_ends_with_its_time_or_a_cancel);
-  RUN(deadlines_count_from_the_submission_on);
-  RUN(others_are_refused_while_calls_are_queued);
-  RUN(calls_that_are_submitted_during_a_call_come_behind_it);
-#if defined(__linux__)
-  RUN(threads_stand_where_the_device_says);
-#endif
-  RUN(what_was_submitted_ends_without_its_owner);
-  RUN(nothing_is_left_when_the_fence_is_reached);
-  RUN(every_allocation_may_fail);
-  RUN(threads_submit_and_cancel_on_one_session);
+  RUN_TESTS();
   harness_unload(&summer);
   harness_unload(&adder);
   harness_release(&harness);

@@ -66,7 +66,7 @@ static ingot_status_t call(const harness_t *harness, ingot_session_t *session, f
 
 /* -- swaps ------------------------------------------------------------------------------------- */
 
-static void a_swap_changes_all_sessions_and_frees_the_old(void) {
+TEST(a_swap_changes_all_sessions_and_frees_the_old) {
   test_allocator_t counter = {.fail_at = 0};
   ingot_allocator_t allocator = test_allocator(&counter);
   harness_t harness;
@@ -90,7 +90,7 @@ static void a_swap_changes_all_sessions_and_frees_the_old(void) {
   EXPECT_EQUAL(counter.live, 0);
 }
 
-static void a_swap_that_fails_leaves_the_old(void) {
+TEST(a_swap_that_fails_leaves_the_old) {
   harness_t harness;
   harness_program_t program;
   bias_t bias = bias_of(1);
@@ -139,7 +139,7 @@ static void *call_on(void *user) {
 }
 
 /* Threads of the same session as the swap meets never see it as busy. */
-static void calls_that_run_see_one_of_both(void) {
+TEST(calls_that_run_see_one_of_both) {
   harness_t harness;
   harness_program_t program;
   ingot_session_t *other = NULL;
@@ -194,7 +194,7 @@ static ingot_status_t load_packed(const harness_t *harness, const harness_progra
   return status;
 }
 
-static void packed_weights_are_those_of_init(void) {
+TEST(packed_weights_are_those_of_init) {
   harness_t harness;
   harness_program_t program;
   ingot_session_t *session = NULL;
@@ -212,9 +212,8 @@ static void packed_weights_are_those_of_init(void) {
 }
 
 /* Code may set a global on a condition only: what is not set is left out. */
-static void a_global_that_init_has_not_set_is_not_packed(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+TEST(a_global_that_init_has_not_set_is_not_packed) {
+  builder_t builder[1] = {builder_create()};
   harness_t harness;
   harness_program_t program;
   ingot_session_t *session = NULL;
@@ -250,7 +249,7 @@ static void change_byte(long offset, size_t cut) {
   if (fclose(stream) != 0 || truncate(path, length - (long)cut) != 0) abort();
 }
 
-static void damaged_and_foreign_files_are_refused(void) {
+TEST(damaged_and_foreign_files_are_refused) {
   harness_t harness;
   harness_program_t program;
   harness_program_t other;
@@ -319,18 +318,12 @@ static ingot_status_t swap_save_and_load(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void every_allocation_may_fail(void) { test_fail_each_allocation(swap_save_and_load, 61); }
+TEST(every_allocation_may_fail) { test_fail_each_allocation(swap_save_and_load, 61); }
 
 int main(void) {
   int descriptor = mkstemp(path);
   if (descriptor < 0 || close(descriptor) != 0) return 1;
-  RUN(a_swap_changes_all_sessions_and_frees_the_old);
-  RUN(a_swap_that_fails_leaves_the_old);
-  RUN(calls_that_run_see_one_of_both);
-  RUN(packed_weights_are_those_of_init);
-  RUN(a_global_that_init_has_not_set_is_not_packed);
-  RUN(damaged_and_foreign_files_are_refused);
-  RUN(every_allocation_may_fail);
+  RUN_TESTS();
   (void)unlink(path);
   return TEST_RESULT();
 }

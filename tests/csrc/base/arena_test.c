@@ -14,7 +14,7 @@ static bool holds(const unsigned char *data, size_t length, unsigned char value)
   return true;
 }
 
-static void blocks_neither_overlap_nor_get_lost(void) {
+TEST(blocks_neither_overlap_nor_get_lost) {
   unsigned char *blocks[BLOCKS] = {NULL};
   size_t lengths[BLOCKS] = {0};
   ingot_arena_t arena;
@@ -47,7 +47,7 @@ static void blocks_neither_overlap_nor_get_lost(void) {
   EXPECT(!arena.free->next && arena.free->length == LENGTH - sizeof(ingot_arena_block_t));
 }
 
-static void too_little_memory_is_none(void) {
+TEST(too_little_memory_is_none) {
   ingot_arena_t arena;
   ingot_allocator_t allocator = ingot_arena_initialize(&arena, memory, 8);
   EXPECT(!allocator.resize(allocator.user, NULL, 1));
@@ -56,7 +56,7 @@ static void too_little_memory_is_none(void) {
   EXPECT(!allocator.resize(allocator.user, NULL, LENGTH));
 }
 
-static void runtime_lives_in_it(void) {
+TEST(runtime_lives_in_it) {
   ingot_arena_t arena;
   ingot_allocator_t allocator = ingot_arena_initialize(&arena, memory, LENGTH);
   const ingot_instance_options_t options = {.allocator = &allocator};
@@ -71,8 +71,6 @@ static void runtime_lives_in_it(void) {
 }
 
 int main(void) {
-  RUN(blocks_neither_overlap_nor_get_lost);
-  RUN(too_little_memory_is_none);
-  RUN(runtime_lives_in_it);
+  RUN_TESTS();
   return TEST_RESULT();
 }

@@ -8,7 +8,7 @@
 static test_allocator_t counter;
 static ingot_allocator_t allocator;
 
-static void allocations_are_zeroed_and_balanced(void) {
+TEST(allocations_are_zeroed_and_balanced) {
   void *memory = NULL;
   REQUIRE_OK(ingot_allocate_array(&allocator, 10, 8, &memory));
   for (int i = 0; i < 80; i++) EXPECT_EQUAL(((uint8_t *)memory)[i], 0);
@@ -22,7 +22,7 @@ static void allocations_are_zeroed_and_balanced(void) {
   EXPECT_EQUAL(counter.live, 0);
 }
 
-static void sizes_that_overflow_are_out_of_memory(void) {
+TEST(sizes_that_overflow_are_out_of_memory) {
   void *memory = NULL;
   EXPECT_STATUS(ingot_allocate_array(&allocator, SIZE_MAX / 2, 3, &memory), OUT_OF_MEMORY, "");
   EXPECT(memory == NULL);
@@ -31,7 +31,7 @@ static void sizes_that_overflow_are_out_of_memory(void) {
   EXPECT(memory == NULL);
 }
 
-static void failed_growth_keeps_the_old_block(void) {
+TEST(failed_growth_keeps_the_old_block) {
   void *memory = NULL;
   REQUIRE_OK(ingot_allocate(&allocator, 8, &memory));
   memcpy(memory, "abcdefg", 8);
@@ -42,7 +42,7 @@ static void failed_growth_keeps_the_old_block(void) {
   EXPECT_EQUAL(counter.live, 0);
 }
 
-static void aligned_blocks_are_aligned(void) {
+TEST(aligned_blocks_are_aligned) {
   for (size_t alignment = sizeof(void *); alignment <= 4096; alignment *= 2) {
     void *memory = NULL;
     REQUIRE_OK(ingot_allocate_aligned(&allocator, 100, alignment, &memory));
@@ -54,14 +54,14 @@ static void aligned_blocks_are_aligned(void) {
   EXPECT_EQUAL(counter.live, 0);
 }
 
-static void strings_are_copied(void) {
+TEST(strings_are_copied) {
   char *copy = NULL;
   REQUIRE_OK(ingot_allocate_string(&allocator, "text", &copy));
   EXPECT_TEXT(copy, "text");
   ingot_release_memory(&allocator, copy);
 }
 
-static void ranges_fit_without_wrapping(void) {
+TEST(ranges_fit_without_wrapping) {
   EXPECT(ingot_range_fits_i64(0, 0, 0));
   EXPECT(ingot_range_fits_i64(4, 4, 8));
   EXPECT(!ingot_range_fits_i64(5, 4, 8));
@@ -79,13 +79,13 @@ static void ranges_fit_without_wrapping(void) {
   EXPECT_EQUAL(ingot_divide_up_i64(0, 5), 0);
 }
 
-static void crc_is_the_ieee_one(void) {
+TEST(crc_is_the_ieee_one) {
   EXPECT(ingot_crc32(0, "123456789", 9) == 0xCBF43926u);
   EXPECT(ingot_crc32(0, "", 0) == 0);
   EXPECT(ingot_crc32(0, "The quick brown fox jumps over the lazy dog", 43) == 0x414FA339u);
 }
 
-static void crc_is_the_same_in_pieces_and_by_tables(void) {
+TEST(crc_is_the_same_in_pieces_and_by_tables) {
   enum { LENGTH = 40000 };
   static uint8_t data[LENGTH];
   for (uint32_t i = 0; i < LENGTH; i++) data[i] = (uint8_t)(i * 2654435761u >> 13);
@@ -98,13 +98,6 @@ static void crc_is_the_same_in_pieces_and_by_tables(void) {
 
 int main(void) {
   allocator = test_allocator(&counter);
-  RUN(allocations_are_zeroed_and_balanced);
-  RUN(sizes_that_overflow_are_out_of_memory);
-  RUN(failed_growth_keeps_the_old_block);
-  RUN(aligned_blocks_are_aligned);
-  RUN(strings_are_copied);
-  RUN(ranges_fit_without_wrapping);
-  RUN(crc_is_the_ieee_one);
-  RUN(crc_is_the_same_in_pieces_and_by_tables);
+  RUN_TESTS();
   return TEST_RESULT();
 }

@@ -7,14 +7,14 @@
 static test_allocator_t counter;
 static ingot_allocator_t allocator;
 
-static void success_is_null(void) {
+TEST(success_is_null) {
   EXPECT_EQUAL(ingot_status_code(NULL), INGOT_STATUS_OK);
   EXPECT_TEXT(ingot_status_message(NULL), "");
   ingot_status_free(NULL);
   EXPECT(ingot_status_prefix(NULL, "never") == NULL);
 }
 
-static void code_and_message_are_kept(void) {
+TEST(code_and_message_are_kept) {
   ingot_status_t status =
       ingot_status_create(&allocator, INGOT_STATUS_NOT_FOUND, "no %s of %d", "thing", 7);
   EXPECT_EQUAL(ingot_status_code(status), INGOT_STATUS_NOT_FOUND);
@@ -23,7 +23,7 @@ static void code_and_message_are_kept(void) {
   EXPECT_EQUAL(counter.live, 0);
 }
 
-static void message_may_be_long(void) {
+TEST(message_may_be_long) {
   static char text[10000];
   memset(text, 'x', sizeof(text) - 1);
   ingot_status_t status = ingot_status_create(&allocator, INGOT_STATUS_INTERNAL, "%s!", text);
@@ -31,7 +31,7 @@ static void message_may_be_long(void) {
   ingot_status_free(status);
 }
 
-static void prefix_goes_in_front(void) {
+TEST(prefix_goes_in_front) {
   ingot_status_t status = ingot_status_create(&allocator, INGOT_STATUS_DATA_LOSS, "bad crc");
   status = ingot_status_prefix(status, "section %d", 3);
   status = ingot_status_prefix(status, "module");
@@ -41,7 +41,7 @@ static void prefix_goes_in_front(void) {
   EXPECT_EQUAL(counter.live, 0);
 }
 
-static void without_memory_there_is_still_a_status(void) {
+TEST(without_memory_there_is_still_a_status) {
   for (int64_t fail_at = 1; fail_at < 4; fail_at++) {
     counter = (test_allocator_t){.fail_at = fail_at};
     ingot_status_t status = ingot_status_create(&allocator, INGOT_STATUS_DATA_LOSS, "bad crc");
@@ -55,7 +55,7 @@ static void without_memory_there_is_still_a_status(void) {
   counter = (test_allocator_t){.fail_at = 0};
 }
 
-static void codes_have_names(void) {
+TEST(codes_have_names) {
   EXPECT_TEXT(ingot_status_code_name(INGOT_STATUS_OK), "OK");
   EXPECT_TEXT(ingot_status_code_name(INGOT_STATUS_OUT_OF_MEMORY), "OutOfMemory");
   EXPECT_TEXT(ingot_status_code_name(INGOT_STATUS_INTERNAL), "Internal");
@@ -71,7 +71,7 @@ static ingot_status_t fail_second(int *reached) {
   return NULL;
 }
 
-static void try_leaves_at_the_first_failure(void) {
+TEST(try_leaves_at_the_first_failure) {
   int reached = 0;
   EXPECT_STATUS(fail_second(&reached), INTERNAL, "here");
   EXPECT_EQUAL(reached, 1);
@@ -79,12 +79,6 @@ static void try_leaves_at_the_first_failure(void) {
 
 int main(void) {
   allocator = test_allocator(&counter);
-  RUN(success_is_null);
-  RUN(code_and_message_are_kept);
-  RUN(message_may_be_long);
-  RUN(prefix_goes_in_front);
-  RUN(without_memory_there_is_still_a_status);
-  RUN(codes_have_names);
-  RUN(try_leaves_at_the_first_failure);
+  RUN_TESTS();
   return TEST_RESULT();
 }

@@ -59,7 +59,7 @@ static void release_all(objects_t *objects) {
   ingot_hal_instance_release(objects->instance);
 }
 
-static void every_failing_allocation_is_a_status_without_a_leak(void) {
+TEST(every_failing_allocation_is_a_status_without_a_leak) {
   int64_t failures = 0;
   for (int64_t fail_at = 1;; fail_at++) {
     objects_t objects = {.instance = NULL};
@@ -79,7 +79,7 @@ static void every_failing_allocation_is_a_status_without_a_leak(void) {
 }
 
 /* The message of an error needs memory too. */
-static void error_without_memory_is_still_an_error(void) {
+TEST(error_without_memory_is_still_an_error) {
   objects_t objects = {.instance = NULL};
   counter = (test_allocator_t){.fail_at = 0};
   REQUIRE_OK(create_all(&objects));
@@ -95,7 +95,7 @@ static void error_without_memory_is_still_an_error(void) {
   EXPECT_EQUAL(counter.live, 0);
 }
 
-static void steady_state_dispatch_allocates_nothing(void) {
+TEST(steady_state_dispatch_allocates_nothing) {
   objects_t objects = {.instance = NULL};
   counter = (test_allocator_t){.fail_at = 0};
   REQUIRE_OK(create_all(&objects));
@@ -108,9 +108,7 @@ static void steady_state_dispatch_allocates_nothing(void) {
 int main(void) {
   object = test_object_build_kernels();
   if (!object.data) return 1;
-  RUN(every_failing_allocation_is_a_status_without_a_leak);
-  RUN(error_without_memory_is_still_an_error);
-  RUN(steady_state_dispatch_allocates_nothing);
+  RUN_TESTS();
   test_object_free(&object);
   return TEST_RESULT();
 }

@@ -30,7 +30,7 @@ static ingot_status_t create_and_release(const char *uri) {
   return status;
 }
 
-static void uri_sets_the_thread_count(void) {
+TEST(uri_sets_the_thread_count) {
   uint32_t all = ingot_processor_count();
   EXPECT(all >= 1);
   EXPECT_EQUAL(threads_of("cpu"), all);
@@ -41,7 +41,7 @@ static void uri_sets_the_thread_count(void) {
   EXPECT_EQUAL(threads_of("cpu://?threads=1024"), 1024);
 }
 
-static void bad_uris_say_what_is_wrong(void) {
+TEST(bad_uris_say_what_is_wrong) {
   EXPECT_STATUS(create_and_release("gpu://0"), NOT_FOUND,
                 "no driver for device 'gpu://0': expected a URI like 'cpu', "
                 "'cpu://?threads=4' or 'opencl://0'; drivers in this build: cpu");
@@ -60,7 +60,7 @@ static void bad_uris_say_what_is_wrong(void) {
   }
 }
 
-static void processors_and_priority_are_options(void) {
+TEST(processors_and_priority_are_options) {
   ingot_processor_set_t usable;
   char uri[64];
   EXPECT_EQUAL(threads_of("cpu://?spin=off&threads=2"), 2);
@@ -98,12 +98,12 @@ static void processors_and_priority_are_options(void) {
   EXPECT_STATUS(create_and_release("cpu://?affinity=0-9999"), INVALID_ARGUMENT, "bad option");
 }
 
-static void devices_are_listed(void) {
+TEST(devices_are_listed) {
   EXPECT_TEXT(ingot_hal_instance_device_uri(instance, 0), "cpu");
   EXPECT(ingot_hal_instance_device_uri(instance, 1) == NULL);
 }
 
-static void description_tells_features_and_threads(void) {
+TEST(description_tells_features_and_threads) {
   ingot_device_t *device = NULL;
   REQUIRE_OK(ingot_hal_device_create(instance, "cpu://?threads=3", NULL, &device));
   EXPECT(strstr(device->description, ", 3 threads") != NULL);
@@ -138,7 +138,7 @@ static void write_file(const char *root, const char *name, const char *text) {
   (void)fclose(file);
 }
 
-static void quota_is_the_smallest_on_the_way_up(void) {
+TEST(quota_is_the_smallest_on_the_way_up) {
   char root[] = "/tmp/ingot-cgroup-XXXXXX";
   REQUIRE(mkdtemp(root));
   EXPECT_EQUAL(ingot_cgroup_quota(root), UINT32_MAX);
@@ -175,26 +175,7 @@ static void quota_is_the_smallest_on_the_way_up(void) {
 
 const ingot_kernel_library_t *INGOT_KERNEL_CALL ingot_executable_query(uint32_t version);
 
-/* What a kernel declares of itself holds, whatever a module says. */
-static void kernel_that_is_not_the_modules_is_data_loss(void) {
-  ingot_device_t *device = NULL;
-  ingot_hal_executable_t *executable = NULL;
-  ingot_hal_entry_description_t entries[KERNEL_DESCRIPTION_COUNT];
-  memcpy(entries, kernel_descriptions, sizeof(entries));
-  ingot_hal_executable_description_t description = {"linked", entries, KERNEL_DESCRIPTION_COUNT, 0,
-                                                    NULL};
-  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &device));
-  const ingot_hal_entry_description_t wrong[] = {
-      {"add", "", 3, 0, 0}, {"add", "", 3, 1, 4}, {"add", "", 4, 0, 4}, {"add", "", 2, 0, 4}};
-  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-    entries[KERNEL_ADD] = wrong[i];
-    EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
-                  "kernel 'add' has other bindings or constants than the module says");
-  }
-  ingot_hal_device_release(device);
-}
-
-static void linked_kernels_serve_their_executable(void) {
+TEST(linked_kernels_serve_their_executable) {
   ingot_device_t *device = NULL;
   ingot_hal_executable_t *executable = NULL;
   ingot_hal_executable_description_t description = {"linked", kernel_descriptions,
@@ -215,10 +196,29 @@ static void linked_kernels_serve_their_executable(void) {
   ingot_hal_device_release(device);
 }
 
+/* What a kernel declares of itself holds, whatever a module says: of those above, too. */
+TEST(kernel_that_is_not_the_modules_is_data_loss) {
+  ingot_device_t *device = NULL;
+  ingot_hal_executable_t *executable = NULL;
+  ingot_hal_entry_description_t entries[KERNEL_DESCRIPTION_COUNT];
+  memcpy(entries, kernel_descriptions, sizeof(entries));
+  ingot_hal_executable_description_t description = {"linked", entries, KERNEL_DESCRIPTION_COUNT, 0,
+                                                    NULL};
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &device));
+  const ingot_hal_entry_description_t wrong[] = {
+      {"add", "", 3, 0, 0}, {"add", "", 3, 1, 4}, {"add", "", 4, 0, 4}, {"add", "", 2, 0, 4}};
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    entries[KERNEL_ADD] = wrong[i];
+    EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
+                  "kernel 'add' has other bindings or constants than the module says");
+  }
+  ingot_hal_device_release(device);
+}
+
 /* -- profiling ------------------------------------------------------------------------------ */
 
 #if defined(__x86_64__)
-static void profiling_names_the_kernels(void) {
+TEST(profiling_names_the_kernels) {
   ingot_device_t *device = NULL;
   ingot_hal_executable_t *executable = NULL;
   test_object_t object = test_object_build_kernels();
@@ -255,7 +255,7 @@ static ingot_buffer_t *new_result(ingot_device_t *device, int64_t length) {
 
 /* The bytes of released results serve the next ones, also somewhat larger ones, up to a limit;
  * trim frees them, and so does an allocation that finds no other memory. */
-static void memory_of_released_results_is_used_again(void) {
+TEST(memory_of_released_results_is_used_again) {
   test_allocator_t counter = {0};
   ingot_allocator_t allocator = test_allocator(&counter);
   ingot_instance_t *own = NULL;
@@ -297,18 +297,7 @@ static void memory_of_released_results_is_used_again(void) {
 
 int main(void) {
   if (ingot_hal_instance_create(NULL, drivers, 1, &instance)) return 1;
-  RUN(uri_sets_the_thread_count);
-  RUN(bad_uris_say_what_is_wrong);
-  RUN(processors_and_priority_are_options);
-  RUN(devices_are_listed);
-  RUN(memory_of_released_results_is_used_again);
-  RUN(description_tells_features_and_threads);
-  RUN(quota_is_the_smallest_on_the_way_up);
-  RUN(linked_kernels_serve_their_executable);
-  RUN(kernel_that_is_not_the_modules_is_data_loss);
-#if defined(__x86_64__)
-  RUN(profiling_names_the_kernels);
-#endif
+  RUN_TESTS();
   ingot_hal_instance_release(instance);
   return TEST_RESULT();
 }

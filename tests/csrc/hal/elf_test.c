@@ -50,7 +50,7 @@ static void expect_refused(const char *text, const char *flags, ingot_status_cod
 
 #define QUERY "__attribute__((visibility(\"default\"))) void *ingot_executable_query(unsigned v)"
 
-static void kernels_load_and_answer(void) {
+TEST(kernels_load_and_answer) {
   ingot_elf_image_t image;
   void *function = NULL;
   REQUIRE_OK(ingot_elf_load(&allocator, kernels.data, kernels.length, INGOT_KERNEL_QUERY_NAME,
@@ -63,7 +63,7 @@ static void kernels_load_and_answer(void) {
   ingot_elf_unload(&image);
 }
 
-static void either_hash_table_finds_the_function(void) {
+TEST(either_hash_table_finds_the_function) {
   const char *text = QUERY " { return v ? 0 : (void *)1; }";
   const char *const styles[] = {"-Wl,--hash-style=sysv", "-Wl,--hash-style=gnu"};
   for (int i = 0; i < 2; i++) {
@@ -74,7 +74,7 @@ static void either_hash_table_finds_the_function(void) {
   }
 }
 
-static void misaligned_object_loads(void) {
+TEST(misaligned_object_loads) {
   uint8_t *copy = malloc(kernels.length + 1);
   REQUIRE(copy);
   memcpy(copy + 1, kernels.data, kernels.length);
@@ -82,7 +82,7 @@ static void misaligned_object_loads(void) {
   free(copy);
 }
 
-static void what_kernels_must_not_have_is_refused(void) {
+TEST(what_kernels_must_not_have_is_refused) {
   expect_refused("void abort(void);" QUERY "{ if (v) abort(); return 0; }", "",
                  INGOT_STATUS_UNSUPPORTED, "imports 'abort'");
   expect_refused("extern int errno_like;" QUERY "{ return &errno_like; }", "",
@@ -99,7 +99,7 @@ static void what_kernels_must_not_have_is_refused(void) {
                  "does not export the function 'ingot_executable_query'");
 }
 
-static void foreign_machine_is_incompatible(void) {
+TEST(foreign_machine_is_incompatible) {
   uint8_t *copy = malloc(kernels.length);
   REQUIRE(copy);
   memcpy(copy, kernels.data, kernels.length);
@@ -108,7 +108,7 @@ static void foreign_machine_is_incompatible(void) {
   free(copy);
 }
 
-static void bytes_that_are_no_object_are_data_loss(void) {
+TEST(bytes_that_are_no_object_are_data_loss) {
   EXPECT_STATUS(load("", 0), DATA_LOSS, "0 bytes");
   EXPECT_STATUS(load("\177ELF", 4), DATA_LOSS, "shorter than an ELF header");
   uint8_t zeros[256] = {0};
@@ -116,7 +116,7 @@ static void bytes_that_are_no_object_are_data_loss(void) {
 }
 
 /* The copy is exactly as long as the object, so a sanitizer sees any byte too far. */
-static void every_truncation_is_refused(void) {
+TEST(every_truncation_is_refused) {
   for (size_t length = 0; length < kernels.length; length += length < 2048 ? 7 : 509) {
     uint8_t *copy = malloc(length ? length : 1);
     REQUIRE(copy);
@@ -156,7 +156,7 @@ static void mutate(uint8_t *data, size_t length) {
   }
 }
 
-static void mutations_never_crash_the_loader(void) {
+TEST(mutations_never_crash_the_loader) {
   uint8_t *copy = malloc(kernels.length);
   REQUIRE(copy);
   int refused = 0;
@@ -213,7 +213,7 @@ static void load_without_executable_memory(void) {
                 PERMISSION_DENIED, "link them statically");
 }
 
-static void refused_memory_falls_back_to_the_system_and_then_explains(void) {
+TEST(refused_memory_falls_back_to_the_system_and_then_explains) {
   (void)fflush(stdout);
   pid_t child = fork();
   if (child == 0) {
@@ -226,13 +226,13 @@ static void refused_memory_falls_back_to_the_system_and_then_explains(void) {
 }
 #endif
 
-static void wrong_kernel_count_is_data_loss(void) {
+TEST(wrong_kernel_count_is_data_loss) {
   ingot_hal_cpu_library_t library;
   EXPECT_STATUS(ingot_hal_cpu_library_load(&allocator, kernels.data, kernels.length, 5, &library),
                 DATA_LOSS, "has 6 kernels, but the module says 5");
 }
 
-static void other_abi_version_is_incompatible(void) {
+TEST(other_abi_version_is_incompatible) {
   ingot_hal_cpu_library_t library;
   test_object_t object = test_object_build_text(QUERY " { (void)v; return 0; }", "");
   REQUIRE(object.data);
@@ -245,19 +245,7 @@ int main(void) {
   allocator = ingot_allocator_system();
   kernels = test_object_build_kernels();
   if (!kernels.data) return 1;
-  RUN(kernels_load_and_answer);
-  RUN(either_hash_table_finds_the_function);
-  RUN(misaligned_object_loads);
-  RUN(what_kernels_must_not_have_is_refused);
-  RUN(foreign_machine_is_incompatible);
-  RUN(bytes_that_are_no_object_are_data_loss);
-  RUN(every_truncation_is_refused);
-  RUN(mutations_never_crash_the_loader);
-  RUN(wrong_kernel_count_is_data_loss);
-  RUN(other_abi_version_is_incompatible);
-#if defined(__linux__) && defined(__x86_64__)
-  RUN(refused_memory_falls_back_to_the_system_and_then_explains);
-#endif
+  RUN_TESTS();
   test_object_free(&kernels);
   return TEST_RESULT();
 }

@@ -15,7 +15,7 @@ static ingot_fence_t *new_fence(uint64_t value) {
   return fence;
 }
 
-static void a_value_only_grows(void) {
+TEST(a_value_only_grows) {
   ingot_fence_t *fence = new_fence(5);
   uint64_t value = 0;
   EXPECT_OK(ingot_fence_query(fence, &value));
@@ -31,7 +31,7 @@ static void a_value_only_grows(void) {
   ingot_fence_release(fence);
 }
 
-static void a_wait_ends_with_its_time(void) {
+TEST(a_wait_ends_with_its_time) {
   ingot_fence_t *fence = new_fence(0);
   EXPECT_STATUS(ingot_fence_wait(fence, 1, 0), DEADLINE_EXCEEDED,
                 "at 0 when the time to wait for 1");
@@ -41,7 +41,7 @@ static void a_wait_ends_with_its_time(void) {
   ingot_fence_release(fence);
 }
 
-static void a_failure_stays_and_what_was_reached_too(void) {
+TEST(a_failure_stays_and_what_was_reached_too) {
   ingot_fence_t *fence = new_fence(0);
   uint64_t value = 99;
   EXPECT_OK(ingot_fence_signal(fence, 2));
@@ -72,7 +72,7 @@ static void note(void *user, ingot_status_t status) {
   if (told->fence) EXPECT_OK(ingot_fence_signal(told->fence, 1));
 }
 
-static void functions_are_told_once(void) {
+TEST(functions_are_told_once) {
   ingot_fence_t *fence = new_fence(0), *other = new_fence(0);
   told_t now = {0}, first = {.fence = other}, second = {0}, never = {0};
   EXPECT_OK(ingot_fence_notify(fence, 0, note, &now));
@@ -94,7 +94,7 @@ static void functions_are_told_once(void) {
   ingot_fence_release(other);
 }
 
-static void a_released_fence_tells_those_who_wait(void) {
+TEST(a_released_fence_tells_those_who_wait) {
   ingot_fence_t *fence = new_fence(0);
   told_t told = {0};
   EXPECT_OK(ingot_fence_notify(fence, 1, note, &told));
@@ -123,7 +123,7 @@ static void *run(void *argument) {
   return NULL;
 }
 
-static void threads_take_turns(void) {
+TEST(threads_take_turns) {
   ingot_fence_t *fence = new_fence(0);
   pthread_t threads[THREADS];
   runner_t runners[THREADS];
@@ -143,7 +143,7 @@ static void *signal_and_release(void *argument) {
   return NULL;
 }
 
-static void a_fence_may_go_as_soon_as_it_is_reached(void) {
+TEST(a_fence_may_go_as_soon_as_it_is_reached) {
   for (int round = 0; round < 100; ++round) {
     ingot_fence_t *fence = new_fence(0);
     pthread_t thread;
@@ -155,7 +155,7 @@ static void a_fence_may_go_as_soon_as_it_is_reached(void) {
   }
 }
 
-static void every_allocation_may_fail(void) {
+TEST(every_allocation_may_fail) {
   for (int64_t fail_at = 1;; ++fail_at) {
     test_allocator_t counter = {.fail_at = fail_at};
     const ingot_allocator_t allocator = test_allocator(&counter);
@@ -185,14 +185,7 @@ static void every_allocation_may_fail(void) {
 int main(void) {
   ingot_status_t status = ingot_instance_create(NULL, &instance);
   if (status) return 1;
-  RUN(a_value_only_grows);
-  RUN(a_wait_ends_with_its_time);
-  RUN(a_failure_stays_and_what_was_reached_too);
-  RUN(functions_are_told_once);
-  RUN(a_released_fence_tells_those_who_wait);
-  RUN(threads_take_turns);
-  RUN(a_fence_may_go_as_soon_as_it_is_reached);
-  RUN(every_allocation_may_fail);
+  RUN_TESTS();
   ingot_instance_release(instance);
   return TEST_RESULT();
 }

@@ -9,7 +9,7 @@ static bool is_forbidden(const ingot_buffer_t *buffer, int64_t offset) {
   return __asan_address_is_poisoned(buffer->host + offset) != 0;
 }
 
-static void bytes_around_bindings_are_forbidden_while_the_dispatch_runs(void) {
+TEST(bytes_around_bindings_are_forbidden_while_the_dispatch_runs) {
   static const ingot_hal_driver_t *const drivers[] = {&ingot_hal_cpu_driver};
   ingot_instance_t *instance = NULL;
   ingot_device_t *device = NULL;
@@ -41,9 +41,7 @@ static void bytes_around_bindings_are_forbidden_while_the_dispatch_runs(void) {
 
 int main(void) {
 #if defined(INGOT_SANITIZE)
-  RUN(bytes_around_bindings_are_forbidden_while_the_dispatch_runs);
-#else
-  test_name = "guards are a matter of sanitized builds";
+  RUN_TESTS();
 #endif
   return TEST_RESULT();
 }

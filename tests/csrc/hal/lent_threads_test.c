@@ -160,7 +160,7 @@ static bool dispatch_often(const place_t *place, int rounds) {
   return is_right;
 }
 
-static void threads_of_the_application_do_the_work(void) {
+TEST(threads_of_the_application_do_the_work) {
   app_pool_t pool;
   place_t place;
   start(&pool);
@@ -177,7 +177,7 @@ static void threads_of_the_application_do_the_work(void) {
   end(&pool);
 }
 
-static void a_pool_that_takes_nothing_leaves_the_work_to_the_caller(void) {
+TEST(a_pool_that_takes_nothing_leaves_the_work_to_the_caller) {
   app_pool_t pool;
   place_t place;
   start(&pool);
@@ -193,7 +193,7 @@ static void a_pool_that_takes_nothing_leaves_the_work_to_the_caller(void) {
 
 static void *dispatch_in_thread(void *place) { return dispatch_often(place, 20) ? place : NULL; }
 
-static void several_devices_and_callers_share_the_threads(void) {
+TEST(several_devices_and_callers_share_the_threads) {
   app_pool_t pool;
   place_t places[2];
   pthread_t callers[4];
@@ -213,7 +213,7 @@ static void several_devices_and_callers_share_the_threads(void) {
   end(&pool);
 }
 
-static void a_pool_without_functions_is_refused(void) {
+TEST(a_pool_without_functions_is_refused) {
   place_t place;
   const ingot_thread_pool_t no_count = {NULL, NULL, schedule, NULL};
   const ingot_thread_pool_t no_schedule = {NULL, count_threads, NULL, NULL};
@@ -229,7 +229,7 @@ static void a_pool_without_functions_is_refused(void) {
   ingot_instance_release(place.instance);
 }
 
-static void a_device_keeps_its_threads_to_its_processors(void) {
+TEST(a_device_keeps_its_threads_to_its_processors) {
   ingot_processor_set_t usable;
   char uri[64];
   place_t place;
@@ -248,10 +248,6 @@ static void a_device_keeps_its_threads_to_its_processors(void) {
 
 int main(void) {
   main_thread = pthread_self();
-  RUN(threads_of_the_application_do_the_work);
-  RUN(a_pool_that_takes_nothing_leaves_the_work_to_the_caller);
-  RUN(several_devices_and_callers_share_the_threads);
-  RUN(a_pool_without_functions_is_refused);
-  RUN(a_device_keeps_its_threads_to_its_processors);
+  RUN_TESTS();
   return TEST_RESULT();
 }

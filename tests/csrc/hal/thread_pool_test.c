@@ -102,71 +102,6 @@ static ingot_hal_cpu_pool_t *make_pool(uint32_t workers) {
   return pool;
 }
 
-static void results_are_the_same_for_any_number_of_threads(void) {
-  static float expected[COUNT], got[COUNT];
-  void *bindings[1] = {expected};
-  ingot_kernel_fault_t fault = {0};
-  ingot_hal_cpu_work_t work = make_work(sum, bindings, NULL, COUNT, 1, 1);
-  ingot_hal_cpu_run_inline(&work, NULL, &fault);
-  bindings[0] = got;
-  for (uint32_t workers = 1; workers < 6; workers++) {
-    ingot_hal_cpu_pool_t *pool = make_pool(workers);
-    for (int round = 0; round < 10; round++) {
-      memset(got, 0, sizeof(got));
-      EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
-      EXPECT_EQUAL(fault.code, 0);
-      EXPECT(memcmp(expected, got, sizeof(got)) == 0);
-    }
-    ingot_hal_cpu_pool_destroy(pool);
-  }
-}
-
-static void workers_take_part(void) {
-  static float target[COUNT];
-  void *bindings[1] = {target};
-  ingot_kernel_fault_t fault = {0};
-  ingot_hal_cpu_work_t work = make_work(sum, bindings, NULL, COUNT, 1, 1);
-  ingot_hal_cpu_pool_t *pool = make_pool(1);
-  atomic_store(&elsewhere, 0);
-  for (int round = 0; round < 1000 && atomic_load(&elsewhere) == 0; round++) {
-    EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
-  }
-  EXPECT(atomic_load(&elsewhere) > 0);
-  ingot_hal_cpu_pool_destroy(pool);
-}
-
-static void sleeping_workers_are_woken(void) {
-  static float target[64];
-  float source = 1;
-  void *bindings[2] = {target, &source};
-  ingot_kernel_fault_t fault = {0};
-  ingot_hal_cpu_work_t work = make_work(halve, bindings, NULL, 64, 1, 1);
-  ingot_hal_cpu_pool_t *pool = make_pool(3);
-  for (int round = 0; round < 3; round++) {
-    EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
-    (void)usleep(5000); /* longer than they spin */
-  }
-  for (int i = 0; i < 64; i++) EXPECT(target[i] == 0.5f);
-  ingot_hal_cpu_pool_destroy(pool);
-}
-
-static void lowest_fault_wins_and_stops_the_rest(void) {
-  ingot_hal_cpu_pool_t *pool = make_pool(3);
-  for (int64_t lowest = 0; lowest < 1000; lowest += 37) {
-    ingot_kernel_fault_t fault = {0};
-    ingot_hal_cpu_work_t work = make_work(fail_late, NULL, &lowest, 25, 10, 1000);
-    atomic_store(&executed, 0);
-    EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
-    EXPECT_EQUAL(fault.code, INGOT_FAULT_INDEX_OUT_OF_RANGE);
-    EXPECT_EQUAL(fault.index, lowest);
-    EXPECT_EQUAL(fault.operand, 3);
-    EXPECT(atomic_load(&executed) < 250000);
-    ingot_hal_cpu_run_inline(&work, NULL, &fault);
-    EXPECT_EQUAL(fault.index, lowest);
-  }
-  ingot_hal_cpu_pool_destroy(pool);
-}
-
 #if !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__) /* which need memory of its own */
 static void count_warning(void *user, int32_t severity, const char *message) {
@@ -175,8 +110,9 @@ static void count_warning(void *user, int32_t severity, const char *message) {
   EXPECT_TEXT(message, "the system gives 1 of 3 threads; the work is shared between those");
 }
 
-/* Without room for their stacks no thread starts. */
-static void missing_threads_are_logged_once(void) {
+/* Without room for their stacks no thread starts. The first test: later the C library has stacks
+ * in store. */
+TEST(missing_threads_are_logged_once) {
   ingot_allocator_t allocator = ingot_allocator_system();
   static float target[8];
   void *bindings[1] = {target};
@@ -201,7 +137,72 @@ static void missing_threads_are_logged_once(void) {
 }
 #endif
 
-static void nothing_is_started_after_the_deadline(void) {
+TEST(results_are_the_same_for_any_number_of_threads) {
+  static float expected[COUNT], got[COUNT];
+  void *bindings[1] = {expected};
+  ingot_kernel_fault_t fault = {0};
+  ingot_hal_cpu_work_t work = make_work(sum, bindings, NULL, COUNT, 1, 1);
+  ingot_hal_cpu_run_inline(&work, NULL, &fault);
+  bindings[0] = got;
+  for (uint32_t workers = 1; workers < 6; workers++) {
+    ingot_hal_cpu_pool_t *pool = make_pool(workers);
+    for (int round = 0; round < 10; round++) {
+      memset(got, 0, sizeof(got));
+      EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
+      EXPECT_EQUAL(fault.code, 0);
+      EXPECT(memcmp(expected, got, sizeof(got)) == 0);
+    }
+    ingot_hal_cpu_pool_destroy(pool);
+  }
+}
+
+TEST(workers_take_part) {
+  static float target[COUNT];
+  void *bindings[1] = {target};
+  ingot_kernel_fault_t fault = {0};
+  ingot_hal_cpu_work_t work = make_work(sum, bindings, NULL, COUNT, 1, 1);
+  ingot_hal_cpu_pool_t *pool = make_pool(1);
+  atomic_store(&elsewhere, 0);
+  for (int round = 0; round < 1000 && atomic_load(&elsewhere) == 0; round++) {
+    EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
+  }
+  EXPECT(atomic_load(&elsewhere) > 0);
+  ingot_hal_cpu_pool_destroy(pool);
+}
+
+TEST(sleeping_workers_are_woken) {
+  static float target[64];
+  float source = 1;
+  void *bindings[2] = {target, &source};
+  ingot_kernel_fault_t fault = {0};
+  ingot_hal_cpu_work_t work = make_work(halve, bindings, NULL, 64, 1, 1);
+  ingot_hal_cpu_pool_t *pool = make_pool(3);
+  for (int round = 0; round < 3; round++) {
+    EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
+    (void)usleep(5000); /* longer than they spin */
+  }
+  for (int i = 0; i < 64; i++) EXPECT(target[i] == 0.5f);
+  ingot_hal_cpu_pool_destroy(pool);
+}
+
+TEST(lowest_fault_wins_and_stops_the_rest) {
+  ingot_hal_cpu_pool_t *pool = make_pool(3);
+  for (int64_t lowest = 0; lowest < 1000; lowest += 37) {
+    ingot_kernel_fault_t fault = {0};
+    ingot_hal_cpu_work_t work = make_work(fail_late, NULL, &lowest, 25, 10, 1000);
+    atomic_store(&executed, 0);
+    EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
+    EXPECT_EQUAL(fault.code, INGOT_FAULT_INDEX_OUT_OF_RANGE);
+    EXPECT_EQUAL(fault.index, lowest);
+    EXPECT_EQUAL(fault.operand, 3);
+    EXPECT(atomic_load(&executed) < 250000);
+    ingot_hal_cpu_run_inline(&work, NULL, &fault);
+    EXPECT_EQUAL(fault.index, lowest);
+  }
+  ingot_hal_cpu_pool_destroy(pool);
+}
+
+TEST(nothing_is_started_after_the_deadline) {
   const int64_t never = INT64_MAX;
   ingot_hal_cpu_pool_t *pool = make_pool(2);
   ingot_kernel_fault_t fault = {0};
@@ -231,7 +232,7 @@ static void *cancel_soon(void *argument) {
   return NULL;
 }
 
-static void a_cancel_ends_work_between_two_workgroups(void) {
+TEST(a_cancel_ends_work_between_two_workgroups) {
   ingot_hal_cpu_pool_t *pool = make_pool(1);
   ingot_kernel_fault_t fault = {0};
   float source = 1;
@@ -257,7 +258,7 @@ static bool ask(void *user) {
   return ++*(int *)user == 3;
 }
 
-static void a_workgroup_that_polls_is_ended_by_all_that_ends_a_call(void) {
+TEST(a_workgroup_that_polls_is_ended_by_all_that_ends_a_call) {
   ingot_hal_cpu_pool_t *pool = make_pool(1);
   ingot_kernel_fault_t fault = {0};
   for (int round = 0; round < 6; round++) {
@@ -288,7 +289,7 @@ static void *run_blocking(void *argument) {
   return NULL;
 }
 
-static void busy_pool_is_left_alone(void) {
+TEST(busy_pool_is_left_alone) {
   ingot_hal_cpu_pool_t *pool = make_pool(1);
   static float target[8];
   void *bindings[1] = {target};
@@ -308,7 +309,7 @@ static void busy_pool_is_left_alone(void) {
   ingot_hal_cpu_pool_destroy(pool);
 }
 
-static void workers_keep_denormals_whatever_the_caller_does(void) {
+TEST(workers_keep_denormals_whatever_the_caller_does) {
   static float target[256];
   float smallest = 1.17549435e-38f;
   void *bindings[2] = {target, &smallest};
@@ -353,7 +354,7 @@ static int use_after_fork(ingot_hal_cpu_pool_t *pool) {
 }
 
 /* The state of the parent's workers when it forks: spinning, asleep, inside a dispatch. */
-static void pool_restarts_after_fork(void) {
+TEST(pool_restarts_after_fork) {
   for (int state = 0; state < 3; state++) {
     ingot_hal_cpu_pool_t *pool = make_pool(2);
     static float target[COUNT];
@@ -411,7 +412,7 @@ static bool fork_inside(void *pool) {
   return false;
 }
 
-static void a_fork_inside_a_dispatch_cancels_it_in_the_child(void) {
+TEST(a_fork_inside_a_dispatch_cancels_it_in_the_child) {
   ingot_hal_cpu_pool_t *pool = make_pool(1);
   static float target[64];
   void *bindings[1] = {target};
@@ -437,19 +438,6 @@ static void a_fork_inside_a_dispatch_cancels_it_in_the_child(void) {
 
 int main(void) {
   main_thread = pthread_self();
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  RUN(missing_threads_are_logged_once); /* first: later the C library has stacks in store */
-#endif
-  RUN(results_are_the_same_for_any_number_of_threads);
-  RUN(workers_take_part);
-  RUN(sleeping_workers_are_woken);
-  RUN(lowest_fault_wins_and_stops_the_rest);
-  RUN(nothing_is_started_after_the_deadline);
-  RUN(a_cancel_ends_work_between_two_workgroups);
-  RUN(a_workgroup_that_polls_is_ended_by_all_that_ends_a_call);
-  RUN(busy_pool_is_left_alone);
-  RUN(workers_keep_denormals_whatever_the_caller_does);
-  RUN(pool_restarts_after_fork);
-  RUN(a_fork_inside_a_dispatch_cancels_it_in_the_child);
+  RUN_TESTS();
   return TEST_RESULT();
 }

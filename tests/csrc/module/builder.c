@@ -366,8 +366,7 @@ void builder_add_one_main(builder_t *builder, uint32_t kernel) {
 }
 
 builder_bytes_t builder_slab_module(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   const int64_t symbolic[1] = {-1};
   uint32_t kernel = builder_kernel(builder, "add_one", 2, 0, 2);
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
@@ -392,8 +391,7 @@ builder_bytes_t builder_slab_module(void) {
 }
 
 builder_bytes_t builder_sum_module(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   const int64_t dims[1] = {1};
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
   builder_value(builder, false, "x", INGOT_DTYPE_I64, 1, dims);
@@ -446,8 +444,7 @@ static void emit_lists(builder_t *builder) {
 }
 
 builder_bytes_t builder_full_module(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   const int64_t symbolic[1] = {-1};
   const int64_t four[1] = {4};
   uint32_t kernel = builder_kernel(builder, "add_one", 2, 0, 2);

@@ -28,7 +28,7 @@ static ingot_status_t load(ingot_instance_t *instance, const uint8_t *data, size
   return status;
 }
 
-static void a_module_answers_questions(void) {
+TEST(a_module_answers_questions) {
   ingot_instance_t *instance = create_instance();
   builder_bytes_t file = builder_full_module();
   ingot_module_t *module = NULL;
@@ -73,7 +73,7 @@ static void count_release(void *user, void *data) {
   ++*(int *)user;
 }
 
-static void memory_is_released_once_by_the_last_owner(void) {
+TEST(memory_is_released_once_by_the_last_owner) {
   ingot_instance_t *instance = create_instance();
   builder_bytes_t file = builder_add_one_module();
   ingot_module_t *module = NULL;
@@ -89,7 +89,7 @@ static void memory_is_released_once_by_the_last_owner(void) {
   free(file.data);
 }
 
-static void every_truncation_is_refused(void) {
+TEST(every_truncation_is_refused) {
   ingot_instance_t *instance = create_instance();
   builder_bytes_t file = builder_full_module();
   for (size_t length = 0; length < file.length; ++length) {
@@ -99,7 +99,7 @@ static void every_truncation_is_refused(void) {
   ingot_instance_release(instance);
 }
 
-static void every_flipped_byte_outside_constants_is_refused(void) {
+TEST(every_flipped_byte_outside_constants_is_refused) {
   ingot_instance_t *instance = create_instance();
   builder_bytes_t file = builder_full_module();
   const float constants[4] = {1, 2, 3, 4};
@@ -121,7 +121,7 @@ static void every_flipped_byte_outside_constants_is_refused(void) {
   ingot_instance_release(instance);
 }
 
-static void another_major_version_is_refused_with_both_numbers(void) {
+TEST(another_major_version_is_refused_with_both_numbers) {
   ingot_instance_t *instance = create_instance();
   builder_bytes_t file = builder_add_one_module();
   ((ingot_layout_header_t *)(void *)file.data)->version_major = 7;
@@ -133,7 +133,7 @@ static void another_major_version_is_refused_with_both_numbers(void) {
   ingot_instance_release(instance);
 }
 
-static void sections_of_a_later_minor_version_are_skipped(void) {
+TEST(sections_of_a_later_minor_version_are_skipped) {
   ingot_instance_t *instance = create_instance();
   builder_bytes_t file = builder_full_module();
   ingot_layout_header_t *header = (ingot_layout_header_t *)(void *)file.data;
@@ -148,7 +148,7 @@ static void sections_of_a_later_minor_version_are_skipped(void) {
   ingot_instance_release(instance);
 }
 
-static void files_that_cannot_be_read_say_why(void) {
+TEST(files_that_cannot_be_read_say_why) {
   ingot_instance_t *instance = create_instance();
   ingot_module_t *module = NULL;
   EXPECT_STATUS(ingot_module_load_file(instance, "no/such/file.ingot", 0, &module), NOT_FOUND,
@@ -164,7 +164,7 @@ static void files_that_cannot_be_read_say_why(void) {
   ingot_instance_release(instance);
 }
 
-static void files_are_mapped_and_load(void) {
+TEST(files_are_mapped_and_load) {
   ingot_instance_t *instance = create_instance();
   builder_bytes_t file = builder_add_one_module();
   char path[] = "/tmp/ingot_load_test_XXXXXX";
@@ -184,7 +184,7 @@ static void files_are_mapped_and_load(void) {
 }
 
 /* They would be mapped, so that the file could still change what was checked. */
-static void large_constants_that_overlap_what_is_checked_are_refused(void) {
+TEST(large_constants_that_overlap_what_is_checked_are_refused) {
   ingot_instance_t *instance = create_instance();
   builder_bytes_t file = builder_full_module();
   const size_t length = file.length + (2 << 20);
@@ -221,7 +221,7 @@ static void choose_all(const uint8_t *head, size_t length, uint64_t *begin, uint
 }
 
 /* Far more bytes than there is memory: only those that are read may count. */
-static void the_head_is_never_the_files_own_and_the_mapped_rest_takes_no_memory(void) {
+TEST(the_head_is_never_the_files_own_and_the_mapped_rest_takes_no_memory) {
   ingot_instance_t *instance = create_instance();
   char path[] = "/tmp/ingot_load_test_XXXXXX";
   uint8_t bytes[INGOT_FILE_HEAD];
@@ -243,7 +243,7 @@ static void the_head_is_never_the_files_own_and_the_mapped_rest_takes_no_memory(
   ingot_instance_release(instance);
 }
 
-static void sealed_mutations_never_crash_the_loader(void) {
+TEST(sealed_mutations_never_crash_the_loader) {
   static const uint8_t values[8] = {0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF, 0x40};
   ingot_instance_t *instance = create_instance();
   builder_bytes_t file = builder_full_module();
@@ -268,16 +268,6 @@ static void sealed_mutations_never_crash_the_loader(void) {
 }
 
 int main(void) {
-  RUN(a_module_answers_questions);
-  RUN(memory_is_released_once_by_the_last_owner);
-  RUN(every_truncation_is_refused);
-  RUN(every_flipped_byte_outside_constants_is_refused);
-  RUN(another_major_version_is_refused_with_both_numbers);
-  RUN(sections_of_a_later_minor_version_are_skipped);
-  RUN(files_that_cannot_be_read_say_why);
-  RUN(files_are_mapped_and_load);
-  RUN(large_constants_that_overlap_what_is_checked_are_refused);
-  RUN(the_head_is_never_the_files_own_and_the_mapped_rest_takes_no_memory);
-  RUN(sealed_mutations_never_crash_the_loader);
+  RUN_TESTS();
   return TEST_RESULT();
 }

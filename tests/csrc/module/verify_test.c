@@ -73,7 +73,7 @@ static void variable_with(builder_t *builder, ingot_dtype_t dtype, int64_t dim, 
   end(builder);
 }
 
-static void variables_and_globals_are_checked(void) {
+TEST(variables_and_globals_are_checked) {
   RULE("a variable", NULL) { variable_with(builder, INGOT_DTYPE_F32, 3, 4, 12); }
   RULE("a variable too many", "variable 1 of 1") {
     builder_variable(builder, "v", INGOT_DTYPE_F32, 0, NULL, 0, 0);
@@ -139,7 +139,7 @@ static void variables_and_globals_are_checked(void) {
   }
 }
 
-static void native_functions_are_checked(void) {
+TEST(native_functions_are_checked) {
   RULE("a native call", NULL) {
     EMIT(CONST_I64, 0, -1);
     EMIT(NATIVE_CALL, 0, 0, 0, 1, 0, 0);
@@ -191,7 +191,7 @@ static void native_functions_are_checked(void) {
   }
 }
 
-static void code_is_checked(void) {
+TEST(code_is_checked) {
   RULE("right code", NULL) {
     EMIT(CONST_I64, 31, 1);
     EMIT(MOVE_I64, 0, 31);
@@ -439,9 +439,8 @@ static void code_is_checked(void) {
 }
 
 /* Time per word must not grow with the code. */
-static void long_code_is_verified_in_one_pass(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(long_code_is_verified_in_one_pass) {
+  builder_t builder[1] = {start()};
   EMIT(CONST_I64, 0, 1);
   for (int i = 0; i < 2000; ++i) {
     uint32_t branch = EMIT(BRANCH_IF, 0, 0, 0);
@@ -455,10 +454,7 @@ static void long_code_is_verified_in_one_pass(void) {
 
 int main(void) {
   if (ingot_instance_create(NULL, &instance)) return 1;
-  RUN(variables_and_globals_are_checked);
-  RUN(native_functions_are_checked);
-  RUN(code_is_checked);
-  RUN(long_code_is_verified_in_one_pass);
+  RUN_TESTS();
   ingot_instance_release(instance);
   return TEST_RESULT();
 }

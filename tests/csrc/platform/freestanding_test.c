@@ -24,7 +24,7 @@ static int sign(int number) { return (number > 0) - (number < 0); }
     }                                                                   \
   } while (0)
 
-static void formats_are_those_of_c(void) {
+TEST(formats_are_those_of_c) {
   EXPECT_PRINTED("nothing");
   EXPECT_PRINTED("%d %d %d", 0, -1, INT32_MIN);
   EXPECT_PRINTED("%u %x %08x %02x %3u|", UINT32_MAX, 0xBEEFu, 0xBEEFu, 5u, 7u);
@@ -33,7 +33,7 @@ static void formats_are_those_of_c(void) {
   EXPECT_PRINTED("'%s' %.3s %.*s %.0s %c %%", "text", "shorter", 2, "ab", "none", '!');
 }
 
-static void texts_compare_and_are_searched(void) {
+TEST(texts_compare_and_are_searched) {
   const char *const texts[] = {"", "a", "ab", "abc", "abd", "b", "\xff", "aab"};
   for (int i = 0; i < 8; i++) {
     EXPECT_EQUAL(strlen(texts[i]), __builtin_strlen(texts[i]));
@@ -60,7 +60,7 @@ static int compare_numbers(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
-static void anything_is_sorted(void) {
+TEST(anything_is_sorted) {
   uint32_t numbers[100], random = 1;
   for (uint32_t count = 0; count <= 100; count++) {
     uint64_t sum = 0;
@@ -78,8 +78,6 @@ static void anything_is_sorted(void) {
 }
 
 int main(void) {
-  RUN(formats_are_those_of_c);
-  RUN(texts_compare_and_are_searched);
-  RUN(anything_is_sorted);
+  RUN_TESTS();
   return TEST_RESULT();
 }

@@ -38,7 +38,7 @@ static ingot_status_t call(harness_program_t *program, int64_t input, int64_t *o
   return status;
 }
 
-static void loops_run_until_their_condition(void) {
+TEST(loops_run_until_their_condition) {
   harness_program_t program;
   int64_t got = 0;
   REQUIRE_OK(harness_load(&harness, builder_sum_module(), NULL, &program));
@@ -50,11 +50,10 @@ static void loops_run_until_their_condition(void) {
 }
 
 /* y = 10, 11 or 12, by the number x; 12 also for numbers that are none. */
-static void a_table_leads_to_the_target_of_a_number(void) {
+TEST(a_table_leads_to_the_target_of_a_number) {
   static const int64_t cases[][2] = {{0, 10}, {1, 11},  {2, 12},         {3, 12},
                                      {9, 12}, {-1, 12}, {INT64_MIN, 12}, {INT64_C(1) << 32, 12}};
-  builder_t storage = start();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {start()};
   uint32_t ends[3];
   emit_input(builder);
   uint32_t branch = EMIT(BRANCH_TABLE, 0, 3, 0, 0, 0);
@@ -76,9 +75,8 @@ static void a_table_leads_to_the_target_of_a_number(void) {
 }
 
 /* A table whose first target leads back, for ever. */
-static void a_table_that_leads_back_ends_with_its_limits(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(a_table_that_leads_back_ends_with_its_limits) {
+  builder_t builder[1] = {start()};
   emit_input(builder);
   EMIT(CONST_I64, 1, 0);
   uint32_t head = EMIT(NE_I64, 2, 0, 0);
@@ -108,7 +106,7 @@ static void *cancel_often(void *argument) {
   return NULL;
 }
 
-static void a_call_is_cancelled_from_another_thread(void) {
+TEST(a_call_is_cancelled_from_another_thread) {
   harness_program_t program;
   int64_t got = 0;
   REQUIRE_OK(harness_load(&harness, builder_sum_module(), NULL, &program));
@@ -138,7 +136,7 @@ static bool stop_the_third_time(void *user) {
   return ++count == 3;
 }
 
-static void a_caller_is_asked_whether_to_stop(void) {
+TEST(a_caller_is_asked_whether_to_stop) {
   harness_program_t program;
   int64_t got = 0;
   REQUIRE_OK(harness_load(&harness, builder_sum_module(), NULL, &program));
@@ -149,7 +147,7 @@ static void a_caller_is_asked_whether_to_stop(void) {
   harness_unload(&program);
 }
 
-static void limits_end_a_call_and_leave_the_session_usable(void) {
+TEST(limits_end_a_call_and_leave_the_session_usable) {
   harness_program_t program;
   int64_t got = 0;
   const ingot_call_options_t steps = {.max_steps = 1000};
@@ -162,9 +160,8 @@ static void limits_end_a_call_and_leave_the_session_usable(void) {
   harness_unload(&program);
 }
 
-static void a_failed_assert_fills_its_message_in(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(a_failed_assert_fills_its_message_in) {
+  builder_t builder[1] = {start()};
   uint32_t message = builder_string(builder, "got {}, expected {} or so {x}");
   emit_input(builder);
   EMIT(CONST_I64, 1, -5);
@@ -184,13 +181,7 @@ static void a_failed_assert_fills_its_message_in(void) {
 
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
-  RUN(loops_run_until_their_condition);
-  RUN(a_table_leads_to_the_target_of_a_number);
-  RUN(a_table_that_leads_back_ends_with_its_limits);
-  RUN(a_call_is_cancelled_from_another_thread);
-  RUN(a_caller_is_asked_whether_to_stop);
-  RUN(limits_end_a_call_and_leave_the_session_usable);
-  RUN(a_failed_assert_fills_its_message_in);
+  RUN_TESTS();
   harness_release(&harness);
   return TEST_RESULT();
 }

@@ -8,8 +8,7 @@ static harness_t harness;
 
 /* y = x * x, stored by the code itself. */
 static builder_bytes_t square_module(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   const int64_t dims[1] = {1};
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
   builder_value(builder, false, "x", INGOT_DTYPE_I64, 1, dims);
@@ -60,7 +59,7 @@ static ingot_status_t call(harness_program_t *program, int64_t input, int64_t *o
   return status;
 }
 
-static void a_debugger_sees_every_instruction(void) {
+TEST(a_debugger_sees_every_instruction) {
   harness_program_t program;
   int64_t got = 0;
   REQUIRE_OK(harness_load(&harness, square_module(), NULL, &program));
@@ -79,7 +78,7 @@ static void a_debugger_sees_every_instruction(void) {
   harness_unload(&program);
 }
 
-static void a_debugger_may_end_the_call(void) {
+TEST(a_debugger_may_end_the_call) {
   harness_program_t program;
   int64_t got = 0;
   REQUIRE_OK(harness_load(&harness, square_module(), NULL, &program));
@@ -95,7 +94,7 @@ static void a_debugger_may_end_the_call(void) {
 }
 
 /* Messages of a marked call are those of any other. */
-static void failures_read_as_without_a_debugger(void) {
+TEST(failures_read_as_without_a_debugger) {
   harness_program_t program;
   int64_t got = 0;
   REQUIRE_OK(harness_load(&harness, square_module(), NULL, &program));
@@ -109,9 +108,7 @@ static void failures_read_as_without_a_debugger(void) {
 
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
-  RUN(a_debugger_sees_every_instruction);
-  RUN(a_debugger_may_end_the_call);
-  RUN(failures_read_as_without_a_debugger);
+  RUN_TESTS();
   harness_release(&harness);
   return TEST_RESULT();
 }

@@ -5,7 +5,7 @@
 
 static harness_t harness;
 
-static void the_full_module_runs(void) {
+TEST(the_full_module_runs) {
   harness_program_t program;
   float x[100];
   ingot_buffer_view_t *results[2] = {NULL, NULL};
@@ -35,14 +35,13 @@ static void the_full_module_runs(void) {
 
 /* Starts "main" with one result i64[4]; its buffer is reference 1, its offset register 20. */
 static builder_t start(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   const int64_t dims[1] = {4};
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
   builder_value(builder, true, "y", INGOT_DTYPE_I64, 1, dims);
   EMIT(CONST_I64, 0, 4);
   EMIT(RESULT_BUFFER, 1, 20, 0, 1, 0);
-  return storage;
+  return *builder;
 }
 
 static ingot_status_t run(builder_t *builder, int64_t got[4]) {
@@ -56,9 +55,8 @@ static ingot_status_t run(builder_t *builder, int64_t got[4]) {
   return status;
 }
 
-static void copies_move_bytes(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(copies_move_bytes) {
+  builder_t builder[1] = {start()};
   int64_t got[4] = {0};
   EMIT(CONST_I64, 1, 8);
   EMIT(CONST_I64, 2, 0x0102030405060708);
@@ -73,9 +71,8 @@ static void copies_move_bytes(void) {
   EXPECT_EQUAL(got[3], 0x030405);
 }
 
-static void a_slab_that_grows_keeps_the_old_one_for_the_call(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(a_slab_that_grows_keeps_the_old_one_for_the_call) {
+  builder_t builder[1] = {start()};
   int64_t got[4] = {0};
   EMIT(CONST_I64, 1, 8);
   EMIT(SLAB, 2, 2, 1);
@@ -90,9 +87,8 @@ static void a_slab_that_grows_keeps_the_old_one_for_the_call(void) {
   EXPECT_EQUAL(got[1], 1 << 20);
 }
 
-static void a_slab_beyond_the_limit_of_its_session_is_refused(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(a_slab_beyond_the_limit_of_its_session_is_refused) {
+  builder_t builder[1] = {start()};
   harness_program_t program;
   const ingot_session_options_t options = {.memory_limit = 1000};
   ingot_session_t *session = NULL;
@@ -109,11 +105,10 @@ static void a_slab_beyond_the_limit_of_its_session_is_refused(void) {
 }
 
 /* slab(8), slab(16), ... slab(80000), each written at its end. */
-static void a_slab_that_grows_in_a_loop_is_seldom_replaced(void) {
+TEST(a_slab_that_grows_in_a_loop_is_seldom_replaced) {
   test_allocator_t counter = {.fail_at = 0};
   const ingot_allocator_t allocator = test_allocator(&counter);
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   harness_t counted;
   harness_program_t program;
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
@@ -141,11 +136,10 @@ static void a_slab_that_grows_in_a_loop_is_seldom_replaced(void) {
   EXPECT_EQUAL(counter.live, 0);
 }
 
-static void ranges_outside_of_a_buffer_are_refused(void) {
+TEST(ranges_outside_of_a_buffer_are_refused) {
   static const int64_t offsets[4] = {-1, 25, INT64_MAX, INT64_MIN};
   for (int i = 0; i < 4; ++i) {
-    builder_t storage = start();
-    builder_t *builder = &storage;
+    builder_t builder[1] = {start()};
     int64_t got[4] = {0};
     EMIT(CONST_I64, 1, offsets[i]);
     EMIT(WRITE_I64, 1, 1, 0, INGOT_DTYPE_I64);
@@ -153,9 +147,8 @@ static void ranges_outside_of_a_buffer_are_refused(void) {
   }
 }
 
-static void constants_cannot_be_written(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(constants_cannot_be_written) {
+  builder_t builder[1] = {start()};
   int64_t got[4] = {0};
   uint32_t kernel = builder_kernel(builder, "add_one", 2, 0, 2);
   EMIT(CONSTANTS, 2);
@@ -164,13 +157,12 @@ static void constants_cannot_be_written(void) {
   EXPECT_STATUS(run(builder, got), PERMISSION_DENIED, "binding 1");
 }
 
-static void a_result_made_twice_or_with_another_shape_is_refused(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(a_result_made_twice_or_with_another_shape_is_refused) {
+  builder_t builder[1] = {start()};
   int64_t got[4] = {0};
   EMIT(RESULT_BUFFER, 2, 21, 0, 1, 0);
   EXPECT_STATUS(run(builder, got), INTERNAL, "result 0 'y' is made twice");
-  storage = builder_create();
+  *builder = builder_create();
   const int64_t dims[1] = {4};
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
   builder_value(builder, true, "y", INGOT_DTYPE_I64, 1, dims);
@@ -179,25 +171,23 @@ static void a_result_made_twice_or_with_another_shape_is_refused(void) {
   EXPECT_STATUS(run(builder, got), INTERNAL, "makes dim 0 as 5, its signature says 4");
 }
 
-static void a_global_that_init_did_not_set_is_refused(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(a_global_that_init_did_not_set_is_refused) {
+  builder_t builder[1] = {start()};
   int64_t got[4] = {0};
   builder->global_count = 2;
   EMIT(GLOBAL_LOAD, 2, 1);
   EXPECT_STATUS(run(builder, got), FAILED_PRECONDITION, "global 1");
 }
 
-static void an_absurd_size_is_refused_without_a_try(void) {
+TEST(an_absurd_size_is_refused_without_a_try) {
   static const int64_t lengths[3] = {INT64_C(1) << 60, INT64_C(1) << 50, INT64_MAX};
   for (int i = 0; i < 3; ++i) {
-    builder_t storage = start();
-    builder_t *builder = &storage;
+    builder_t builder[1] = {start()};
     int64_t got[4] = {0};
     EMIT(CONST_I64, 1, lengths[i]);
     EMIT(SLAB, 2, 2, 1);
     EXPECT_STATUS(run(builder, got), OUT_OF_MEMORY, "but the device has no more than");
-    storage = builder_create();
+    *builder = builder_create();
     harness_program_t program;
     builder_function(builder, "init", INGOT_FUNCTION_INIT);
     EMIT(CONST_I64, 1, lengths[i]);
@@ -209,9 +199,8 @@ static void an_absurd_size_is_refused_without_a_try(void) {
   }
 }
 
-static void an_init_without_end_is_stopped(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+TEST(an_init_without_end_is_stopped) {
+  builder_t builder[1] = {builder_create()};
   harness_program_t program;
   builder_function(builder, "init", INGOT_FUNCTION_INIT);
   uint32_t loop = EMIT(CONST_I64, 1, 1);
@@ -226,9 +215,8 @@ static bool stop_at_once(void *user) {
   return true;
 }
 
-static void making_a_program_has_limits(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+TEST(making_a_program_has_limits) {
+  builder_t builder[1] = {builder_create()};
   harness_program_t made;
   ingot_program_t *program = NULL;
   int questions = 0;
@@ -248,10 +236,9 @@ static void making_a_program_has_limits(void) {
 }
 
 /* A result that nothing is written to, of a size that malloc hands out again. */
-static void memory_starts_as_zeros_if_that_is_asked_for(void) {
+TEST(memory_starts_as_zeros_if_that_is_asked_for) {
   enum { COUNT = 1 << 16 };
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   const int64_t dims[1] = {COUNT};
   harness_program_t made;
   ingot_program_t *program = NULL;
@@ -281,9 +268,8 @@ static void memory_starts_as_zeros_if_that_is_asked_for(void) {
   harness_unload(&made);
 }
 
-static void a_parameter_cannot_become_a_global(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+TEST(a_parameter_cannot_become_a_global) {
+  builder_t builder[1] = {builder_create()};
   const int64_t dims[1] = {4};
   harness_program_t program;
   builder->global_count = 1;
@@ -297,7 +283,7 @@ static void a_parameter_cannot_become_a_global(void) {
   harness_unload(&program);
 }
 
-static void sealed_mutations_that_load_run_without_a_crash(void) {
+TEST(sealed_mutations_that_load_run_without_a_crash) {
   uint64_t random = 4101842887655102017u;
   builder_bytes_t original = builder_full_module();
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -332,21 +318,7 @@ static void sealed_mutations_that_load_run_without_a_crash(void) {
 
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
-  RUN(the_full_module_runs);
-  RUN(copies_move_bytes);
-  RUN(a_slab_that_grows_keeps_the_old_one_for_the_call);
-  RUN(a_slab_that_grows_in_a_loop_is_seldom_replaced);
-  RUN(a_slab_beyond_the_limit_of_its_session_is_refused);
-  RUN(ranges_outside_of_a_buffer_are_refused);
-  RUN(constants_cannot_be_written);
-  RUN(a_result_made_twice_or_with_another_shape_is_refused);
-  RUN(a_global_that_init_did_not_set_is_refused);
-  RUN(an_absurd_size_is_refused_without_a_try);
-  RUN(an_init_without_end_is_stopped);
-  RUN(making_a_program_has_limits);
-  RUN(memory_starts_as_zeros_if_that_is_asked_for);
-  RUN(a_parameter_cannot_become_a_global);
-  RUN(sealed_mutations_that_load_run_without_a_crash);
+  RUN_TESTS();
   harness_release(&harness);
   return TEST_RESULT();
 }

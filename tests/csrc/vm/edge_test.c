@@ -53,7 +53,7 @@ static void release_all(ingot_buffer_view_t **views, int count) {
   }
 }
 
-static void lists_and_tensors_come_back_as_they_went_in(void) {
+TEST(lists_and_tensors_come_back_as_they_went_in) {
   float data[6] = {1, 2, 3, 4, 5, 6};
   int32_t number = 7;
   const ingot_buffer_view_layout_t *layout = NULL;
@@ -86,7 +86,7 @@ static void lists_and_tensors_come_back_as_they_went_in(void) {
   release_all(arguments, ARGUMENTS);
 }
 
-static void nothing_and_empty_lists_are_told_apart(void) {
+TEST(nothing_and_empty_lists_are_told_apart) {
   ingot_buffer_view_t *arguments[ARGUMENTS] = {list_of(NULL, 0), NULL, list_of(NULL, 0)};
   ingot_buffer_view_t *results[RESULTS] = {NULL};
   REQUIRE_OK(call(arguments, results));
@@ -113,7 +113,7 @@ static ingot_status_t call_with(int place, ingot_buffer_view_t *argument) {
   return status;
 }
 
-static void what_does_not_fit_is_named_with_its_element(void) {
+TEST(what_does_not_fit_is_named_with_its_element) {
   float data[8] = {0};
   const int64_t square[2] = {2, 2};
   ingot_buffer_view_t *elements[2] = {harness_view(&harness, data, INGOT_DTYPE_F32, 3),
@@ -144,7 +144,7 @@ static void what_does_not_fit_is_named_with_its_element(void) {
   ingot_buffer_view_release(list);
 }
 
-static void result_views_are_refused_for_lists_and_over_elements(void) {
+TEST(result_views_are_refused_for_lists_and_over_elements) {
   float data[2] = {0};
   int64_t count = 0;
   ingot_buffer_view_t *elements[1] = {harness_view(&harness, &count, INGOT_DTYPE_F32, 2)};
@@ -187,7 +187,7 @@ static ingot_status_t pass_on(uint32_t kind, uint32_t rank, const int64_t *dims,
   return status;
 }
 
-static void results_are_what_the_signature_says(void) {
+TEST(results_are_what_the_signature_says) {
   const int64_t dims[2] = {4, 4};
   EXPECT_OK(pass_on(INGOT_VALUE_SEQUENCE | INGOT_VALUE_ANY_RANK, 0, NULL, 1));
   EXPECT_STATUS(pass_on(INGOT_VALUE_SEQUENCE, 1, dims, 1), INTERNAL,
@@ -204,7 +204,7 @@ static void results_are_what_the_signature_says(void) {
   EXPECT_STATUS(pass_on(8, 1, dims, 1), DATA_LOSS, "value 1 has bad kind");
 }
 
-static void tensor_instructions_on_lists_are_refused(void) {
+TEST(tensor_instructions_on_lists_are_refused) {
   static const int64_t dims[1] = {4};
   for (int which = 0; which < 3; ++which) {
     builder_t parts = builder_create();
@@ -259,9 +259,9 @@ static ingot_status_t call_echo(const ingot_allocator_t *allocator) {
   return load_and_call(allocator, echo_module());
 }
 
-static void every_allocation_may_fail(void) { test_fail_each_allocation(call_echo, 20); }
+TEST(every_allocation_may_fail) { test_fail_each_allocation(call_echo, 20); }
 
-static void sealed_mutations_give_a_status_or_results(void) {
+TEST(sealed_mutations_give_a_status_or_results) {
   uint64_t random = 88172645463325252u;
   const ingot_allocator_t allocator = {NULL, test_resize_small};
   int ran = 0;
@@ -278,14 +278,7 @@ static void sealed_mutations_give_a_status_or_results(void) {
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
   if (harness_load(&harness, echo_module(), NULL, &program)) return 1;
-  RUN(lists_and_tensors_come_back_as_they_went_in);
-  RUN(nothing_and_empty_lists_are_told_apart);
-  RUN(what_does_not_fit_is_named_with_its_element);
-  RUN(result_views_are_refused_for_lists_and_over_elements);
-  RUN(results_are_what_the_signature_says);
-  RUN(tensor_instructions_on_lists_are_refused);
-  RUN(every_allocation_may_fail);
-  RUN(sealed_mutations_give_a_status_or_results);
+  RUN_TESTS();
   harness_unload(&program);
   harness_release(&harness);
   return TEST_RESULT();

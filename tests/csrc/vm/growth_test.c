@@ -13,8 +13,7 @@ enum { ROWS, WIDE }; /* the variables below */
 /* main(x: i64[]) -> (y: i64[]): step by step up to x rows, i64[n], and wide, f32[n, 3], grow and
  * what stands in the last row of rows becomes 1 more; y is what stood in the first one. */
 static builder_bytes_t growing_module(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   const int64_t open[2] = {-1, 3};
   builder_variable(builder, "rows", INGOT_DTYPE_I64, 1, open, 0, 0);
   builder_variable(builder, "wide", INGOT_DTYPE_F32, 2, open, 0, 0);
@@ -67,7 +66,7 @@ static ingot_status_t call(const harness_t *on, ingot_session_t *session, int64_
   return status;
 }
 
-static void what_is_outgrown_is_not_counted_for_long(void) {
+TEST(what_is_outgrown_is_not_counted_for_long) {
   harness_program_t program;
   ingot_session_t *fork = NULL;
   int64_t y = 0;
@@ -94,7 +93,7 @@ static void what_is_outgrown_is_not_counted_for_long(void) {
 /* -- bytes that somebody has changed ------------------------------------------------------------- */
 
 /* Of a saved state, and of what is read and written: rows are whole. */
-static void saved_lengths_are_checked(void) {
+TEST(saved_lengths_are_checked) {
   const size_t place = 16 + 12; /* the dims of rows */
   const int64_t lengths[] = {INT64_MAX, INT64_MIN, -1, INT64_C(1) << 62, INT64_C(1) << 56, 24, 0};
   harness_program_t program;
@@ -148,7 +147,7 @@ static void use(harness_program_t *program, harness_bytes_t *bytes) {
   ingot_session_release(fork);
 }
 
-static void sealed_mutations_give_a_status_or_state(void) {
+TEST(sealed_mutations_give_a_status_or_state) {
   uint64_t random = 88172645463325252u;
   int ran = 0;
   for (int round = 0; round < ROUNDS; ++round) {
@@ -198,14 +197,11 @@ static ingot_status_t use_state(const ingot_allocator_t *allocator) {
   return status;
 }
 
-static void every_allocation_may_fail(void) { test_fail_each_allocation(use_state, 30); }
+TEST(every_allocation_may_fail) { test_fail_each_allocation(use_state, 30); }
 
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
-  RUN(what_is_outgrown_is_not_counted_for_long);
-  RUN(saved_lengths_are_checked);
-  RUN(sealed_mutations_give_a_status_or_state);
-  RUN(every_allocation_may_fail);
+  RUN_TESTS();
   harness_release(&harness);
   return TEST_RESULT();
 }

@@ -83,9 +83,8 @@ static ingot_status_t run(const harness_t *with, builder_t *builder) {
   return status;
 }
 
-static void elements_are_inserted_erased_and_read(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(elements_are_inserted_erased_and_read) {
+  builder_t builder[1] = {start()};
   expect_length(builder, 0, 0);
   insert(builder, 0, 0, 5, 3);
   insert(builder, 0, 1, 9, 0);
@@ -108,9 +107,8 @@ static void elements_are_inserted_erased_and_read(void) {
   EXPECT_OK(run(&harness, builder));
 }
 
-static void one_element_is_set_and_grows(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(one_element_is_set_and_grows) {
+  builder_t builder[1] = {start()};
   set(builder, 3, 0, 2);
   for (int64_t k = 2; k < NUMBERS; ++k) extend(builder, 3, k, 1);
   expect_length(builder, 3, 1);
@@ -130,9 +128,8 @@ static void one_element_is_set_and_grows(void) {
   EXPECT_OK(run(&harness, builder));
 }
 
-static void what_a_list_held_can_be_read_though_it_has_grown(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(what_a_list_held_can_be_read_though_it_has_grown) {
+  builder_t builder[1] = {start()};
   set(builder, 0, 7, 1);
   EMIT(CONST_I64, 28, 0);
   EMIT(LIST_GET, 5, 10, 0, 28);
@@ -191,11 +188,10 @@ static void draw(builder_t *builder, model_t *models, uint64_t *random) {
   }
 }
 
-static void drawn_instructions_do_what_the_model_does(void) {
+TEST(drawn_instructions_do_what_the_model_does) {
   uint64_t random = 88172645463325252u;
   for (int round = 0; round < 20; ++round) {
-    builder_t storage = start();
-    builder_t *builder = &storage;
+    builder_t builder[1] = {start()};
     model_t models[3] = {{0, {0}, {0}}, {0, {0}, {0}}, {0, {0}, {0}}};
     for (int step = 0; step < 200; ++step) draw(builder, models, &random);
     for (int64_t list = 0; list < 3; ++list) {
@@ -210,12 +206,11 @@ static void drawn_instructions_do_what_the_model_does(void) {
 }
 
 /* A queue of eight elements, of which 10000 pass: the memory of a list is bounded. */
-static void what_is_erased_is_used_again(void) {
+TEST(what_is_erased_is_used_again) {
   test_allocator_t counter = {.fail_at = 0};
   const ingot_allocator_t allocator = test_allocator(&counter);
   harness_t counted;
-  builder_t storage = start();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {start()};
   for (int64_t k = 0; k < 8; ++k) insert(builder, 0, k, 0, 16);
   EMIT(CONST_I64, 0, 0);
   EMIT(CONST_I64, 1, 1);
@@ -237,11 +232,10 @@ static void what_is_erased_is_used_again(void) {
   EXPECT_EQUAL(counter.live, 0);
 }
 
-static void wrong_positions_ranks_and_ranges_are_refused(void) {
+TEST(wrong_positions_ranks_and_ranges_are_refused) {
   static const int64_t positions[4] = {-1, 2, INT64_MAX, INT64_MIN};
   for (int k = 0; k < 4 * 4; ++k) {
-    builder_t storage = start();
-    builder_t *builder = &storage;
+    builder_t builder[1] = {start()};
     insert(builder, 0, 0, 0, 1);
     EMIT(CONST_I64, 28, positions[k % 4]);
     if (k / 4 == 0) EMIT(LIST_GET, 1, 20, 0, 28);
@@ -251,8 +245,7 @@ static void wrong_positions_ranks_and_ranges_are_refused(void) {
     EXPECT_STATUS(run(&harness, builder), OUT_OF_RANGE, "in a sequence of 1 elements");
   }
   for (int k = 0; k < 5; ++k) {
-    builder_t storage = start();
-    builder_t *builder = &storage;
+    builder_t builder[1] = {start()};
     insert(builder, 0, 0, 0, 1);
     if (k == 0) EMIT(LIST_INSERT, 0, 28, 0, 30, 31, 0);
     if (k == 1) EMIT(LIST_DIM, 20, 0, 28, 1);
@@ -268,9 +261,8 @@ static void wrong_positions_ranks_and_ranges_are_refused(void) {
   }
 }
 
-static void elements_cannot_be_written(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(elements_cannot_be_written) {
+  builder_t builder[1] = {start()};
   insert(builder, 0, 0, 0, 1);
   EMIT(CONST_I64, 28, 0);
   EMIT(LIST_GET, 1, 20, 0, 28);
@@ -278,9 +270,8 @@ static void elements_cannot_be_written(void) {
   EXPECT_STATUS(run(&harness, builder), PERMISSION_DENIED, "");
 }
 
-static void an_absurd_length_is_refused(void) {
-  builder_t storage = start();
-  builder_t *builder = &storage;
+TEST(an_absurd_length_is_refused) {
+  builder_t builder[1] = {start()};
   insert(builder, 0, 0, 0, 1);
   name_tensor(builder, 0, 1);
   EMIT(CONST_I64, 31, INT64_MAX);
@@ -290,14 +281,13 @@ static void an_absurd_length_is_refused(void) {
 }
 
 /* Any allocation may fail: an error, and nothing leaks. */
-static void memory_that_runs_out_is_an_error(void) {
+TEST(memory_that_runs_out_is_an_error) {
   int64_t last = 0;
   for (int64_t fail_at = 1; fail_at < 400; ++fail_at) {
     test_allocator_t counter = {.fail_at = fail_at};
     const ingot_allocator_t allocator = test_allocator(&counter);
     harness_t counted;
-    builder_t storage = start();
-    builder_t *builder = &storage;
+    builder_t builder[1] = {start()};
     for (int64_t k = 0; k < 12; ++k) insert(builder, 0, k, 0, 16);
     EMIT(LIST_COPY, 1, 0);
     EMIT(CONST_I64, 28, 0);
@@ -324,15 +314,7 @@ static void memory_that_runs_out_is_an_error(void) {
 
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
-  RUN(elements_are_inserted_erased_and_read);
-  RUN(one_element_is_set_and_grows);
-  RUN(what_a_list_held_can_be_read_though_it_has_grown);
-  RUN(drawn_instructions_do_what_the_model_does);
-  RUN(what_is_erased_is_used_again);
-  RUN(wrong_positions_ranks_and_ranges_are_refused);
-  RUN(elements_cannot_be_written);
-  RUN(an_absurd_length_is_refused);
-  RUN(memory_that_runs_out_is_an_error);
+  RUN_TESTS();
   harness_release(&harness);
   return TEST_RESULT();
 }

@@ -173,11 +173,10 @@ static void emit_case(builder_t *builder, uint32_t code, int64_t number) {
   covered[code] = true;
 }
 
-static void integer_instructions_compute_their_values(void) {
+TEST(integer_instructions_compute_their_values) {
   for (size_t i = 0; i < sizeof(i64_cases) / sizeof(i64_cases[0]); ++i) {
     const case_t *test = &i64_cases[i];
-    builder_t storage = start(INGOT_DTYPE_I64, 1);
-    builder_t *builder = &storage;
+    builder_t builder[1] = {start(INGOT_DTYPE_I64, 1)};
     for (int64_t k = 0; k < 3; ++k) EMIT(CONST_I64, 1 + k, test->inputs[k]);
     emit_case(builder, test->code, test->number);
     emit_result(builder, 1);
@@ -192,11 +191,10 @@ static void integer_instructions_compute_their_values(void) {
   }
 }
 
-static void float_instructions_compute_their_values(void) {
+TEST(float_instructions_compute_their_values) {
   for (size_t i = 0; i < sizeof(f64_cases) / sizeof(f64_cases[0]); ++i) {
     const f64_case_t *test = &f64_cases[i];
-    builder_t storage = start(INGOT_DTYPE_F64, 1);
-    builder_t *builder = &storage;
+    builder_t builder[1] = {start(INGOT_DTYPE_F64, 1)};
     EMIT(CONST_I64, 1, test->condition);
     EMIT(CONST_F64, 1, builder_f64(test->inputs[0]));
     EMIT(CONST_F64, 2, builder_f64(test->inputs[1]));
@@ -218,11 +216,10 @@ static void float_instructions_compute_their_values(void) {
   covered[OP(CONST_F64)] = covered[OP(I64_TO_F64)] = true;
 }
 
-static void floats_become_integers_toward_zero_and_saturate(void) {
+TEST(floats_become_integers_toward_zero_and_saturate) {
   static const double inputs[7] = {1.9, -1.9, 1e300, -1e300, NAN, 0x1p63, -0x1p63};
   static const int64_t expected[7] = {1, -1, MAX, MIN, 0, MAX, MIN};
-  builder_t storage = start(INGOT_DTYPE_I64, 7);
-  builder_t *builder = &storage;
+  builder_t builder[1] = {start(INGOT_DTYPE_I64, 7)};
   int64_t got[7];
   emit_result(builder, 7);
   for (int64_t i = 0; i < 7; ++i) {
@@ -238,11 +235,10 @@ static void floats_become_integers_toward_zero_and_saturate(void) {
 }
 
 /* Writes value as `dtype`, reads it back. */
-static void elements_are_written_and_read_in_every_register_dtype(void) {
+TEST(elements_are_written_and_read_in_every_register_dtype) {
   for (ingot_dtype_t dtype = INGOT_DTYPE_I1; dtype <= INGOT_DTYPE_F64; ++dtype) {
     bool real = dtype >= INGOT_DTYPE_F16;
-    builder_t storage = start(INGOT_DTYPE_F64, 2);
-    builder_t *builder = &storage;
+    builder_t builder[1] = {start(INGOT_DTYPE_F64, 2)};
     emit_result(builder, 2);
     EMIT(CONST_I64, 1, 8);
     EMIT(CONST_I64, 2, -3);
@@ -274,8 +270,7 @@ static void elements_are_written_and_read_in_every_register_dtype(void) {
 }
 
 static ingot_status_t run_size(uint32_t code, int64_t a, int64_t b) {
-  builder_t storage = start(INGOT_DTYPE_I64, 1);
-  builder_t *builder = &storage;
+  builder_t builder[1] = {start(INGOT_DTYPE_I64, 1)};
   int64_t got;
   EMIT(CONST_I64, 1, a);
   EMIT(CONST_I64, 2, b);
@@ -286,7 +281,7 @@ static ingot_status_t run_size(uint32_t code, int64_t a, int64_t b) {
   return run_module(builder, INGOT_DTYPE_I64, 1, &got);
 }
 
-static void size_arithmetic_fails_where_it_overflows(void) {
+TEST(size_arithmetic_fails_where_it_overflows) {
   EXPECT_STATUS(run_size(OP(ADD_SIZE), MAX, 1), INVALID_ARGUMENT,
                 "Reshape 'net/flat': a size does not fit 64 bits: add.size of "
                 "9223372036854775807 and 1");
@@ -299,7 +294,7 @@ static void size_arithmetic_fails_where_it_overflows(void) {
                 "dims 2 and 3 do not broadcast");
 }
 
-static void every_opcode_is_run_by_some_test(void) {
+TEST(every_opcode_is_run_by_some_test) {
   static const uint32_t elsewhere[] = {
       /* vm/control_test.c */
       OP(BRANCH),
@@ -350,12 +345,7 @@ static void every_opcode_is_run_by_some_test(void) {
 int main(void) {
   if (ingot_instance_create(NULL, &instance)) return 1;
   if (ingot_device_create(instance, "cpu://?threads=1", NULL, &device)) return 1;
-  RUN(integer_instructions_compute_their_values);
-  RUN(float_instructions_compute_their_values);
-  RUN(floats_become_integers_toward_zero_and_saturate);
-  RUN(elements_are_written_and_read_in_every_register_dtype);
-  RUN(size_arithmetic_fails_where_it_overflows);
-  RUN(every_opcode_is_run_by_some_test);
+  RUN_TESTS();
   ingot_device_release(device);
   ingot_instance_release(instance);
   return TEST_RESULT();

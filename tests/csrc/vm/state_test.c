@@ -10,8 +10,7 @@ enum { TOTAL, SEEN }; /* the variables below */
 /* main(x: i64[]) -> (y: i64[]): total += x, seen[i] += 1 by a kernel on f32[4]; y = total. It
  * fails if x is 13, after total was written, and if x is 7, before. */
 static builder_bytes_t sum_module(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   const int64_t four[1] = {4};
   const int64_t start = 100;
   const float seen[4] = {1, 2, 3, 4};
@@ -71,7 +70,7 @@ static int64_t total_of(const harness_program_t *program, ingot_session_t *sessi
   return total;
 }
 
-static void state_is_kept_from_call_to_call_and_reset(void) {
+TEST(state_is_kept_from_call_to_call_and_reset) {
   harness_program_t program;
   int64_t y = 0;
   float seen[4];
@@ -93,7 +92,7 @@ static void state_is_kept_from_call_to_call_and_reset(void) {
   harness_unload(&program);
 }
 
-static void sessions_of_one_program_have_separate_state(void) {
+TEST(sessions_of_one_program_have_separate_state) {
   harness_program_t program;
   ingot_session_t *other = NULL;
   int64_t y = 0;
@@ -109,7 +108,7 @@ static void sessions_of_one_program_have_separate_state(void) {
   harness_unload(&program);
 }
 
-static void variables_are_saved_and_loaded(void) {
+TEST(variables_are_saved_and_loaded) {
   harness_program_t program;
   ingot_value_info_t info;
   int64_t y = 0;
@@ -136,7 +135,7 @@ static void variables_are_saved_and_loaded(void) {
   harness_unload(&program);
 }
 
-static void a_call_that_fails_before_it_changes_state_leaves_it(void) {
+TEST(a_call_that_fails_before_it_changes_state_leaves_it) {
   harness_program_t program;
   int64_t y = 0;
   REQUIRE_OK(harness_load(&harness, sum_module(), NULL, &program));
@@ -148,7 +147,7 @@ static void a_call_that_fails_before_it_changes_state_leaves_it(void) {
   harness_unload(&program);
 }
 
-static void a_call_that_fails_while_it_changes_state_stops_the_session(void) {
+TEST(a_call_that_fails_while_it_changes_state_stops_the_session) {
   static const char expected[] =
       "the last call failed while it was changing variable 'total': "
       "reset the session or load its state";
@@ -171,7 +170,7 @@ static void a_call_that_fails_while_it_changes_state_stops_the_session(void) {
 }
 
 /* Two variables are being changed when the kernel faults: both are to be written. */
-static void every_variable_that_was_being_changed_must_be_loaded(void) {
+TEST(every_variable_that_was_being_changed_must_be_loaded) {
   harness_program_t program;
   int64_t y = 0;
   int64_t total = 1;
@@ -188,9 +187,8 @@ static void every_variable_that_was_being_changed_must_be_loaded(void) {
   harness_unload(&program);
 }
 
-static void one_element_starts_them_all(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+TEST(one_element_starts_them_all) {
+  builder_t builder[1] = {builder_create()};
   harness_program_t program;
   const int64_t dims[2] = {3, 5};
   const uint16_t element = 0xFC00; /* minus infinity */
@@ -205,9 +203,8 @@ static void one_element_starts_them_all(void) {
   harness_unload(&program);
 }
 
-static void what_variable_read_gives_cannot_be_written(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+TEST(what_variable_read_gives_cannot_be_written) {
+  builder_t builder[1] = {builder_create()};
   harness_program_t program;
   builder_variable(builder, "v", INGOT_DTYPE_I64, 0, NULL, 0, 0);
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
@@ -222,10 +219,9 @@ static void what_variable_read_gives_cannot_be_written(void) {
 }
 
 /* count variables of 2^40 bytes: one alone or all together are too many. */
-static void state_of_absurd_size_is_refused_without_a_try(void) {
+TEST(state_of_absurd_size_is_refused_without_a_try) {
   for (int count = 1; count <= 1000; count += 999) {
-    builder_t storage = builder_create();
-    builder_t *builder = &storage;
+    builder_t builder[1] = {builder_create()};
     harness_program_t program;
     const int64_t dims[1] = {INT64_C(1) << (count == 1 ? 60 : 30)};
     for (int i = 0; i < count; ++i) {
@@ -241,7 +237,7 @@ static void state_of_absurd_size_is_refused_without_a_try(void) {
   }
 }
 
-static void modules_of_one_program_have_their_own_variables(void) {
+TEST(modules_of_one_program_have_their_own_variables) {
   harness_program_t sum;
   harness_program_t full;
   ingot_program_t *both = NULL;
@@ -254,8 +250,7 @@ static void modules_of_one_program_have_their_own_variables(void) {
   EXPECT_STATUS(ingot_program_create(harness.device, (ingot_module_t *[]){full.module, sum.module},
                                      2, &harness_parameters, NULL, &both),
                 INVALID_ARGUMENT, "a function 'main'");
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   builder_variable(builder, "count", INGOT_DTYPE_I64, 0, NULL, 0, 0);
   builder_function(builder, "other", INGOT_FUNCTION_EXPORTED);
   EMIT(VARIABLE_WRITE, 0, 0, 0);
@@ -284,8 +279,7 @@ static void modules_of_one_program_have_their_own_variables(void) {
 /* main(x: i64[]) -> (y: i64[]): rows, i64[n], has x at least; y = its last + 1, which is the first
  * and the last then. */
 static builder_bytes_t growing_module(void) {
-  builder_t storage = builder_create();
-  builder_t *builder = &storage;
+  builder_t builder[1] = {builder_create()};
   const int64_t open[1] = {-1};
   builder_variable(builder, "rows", INGOT_DTYPE_I64, 1, open, 0, 0);
   builder_function(builder, "main", INGOT_FUNCTION_EXPORTED);
@@ -310,7 +304,7 @@ static builder_bytes_t growing_module(void) {
   return builder_finish(builder);
 }
 
-static void what_grows_keeps_its_rows(void) {
+TEST(what_grows_keeps_its_rows) {
   harness_program_t program;
   ingot_session_t *fork = NULL;
   int64_t y = 0;
@@ -344,7 +338,7 @@ static void what_grows_keeps_its_rows(void) {
   harness_unload(&program);
 }
 
-static void what_cannot_grow_stays_as_it_is(void) {
+TEST(what_cannot_grow_stays_as_it_is) {
   const ingot_session_options_t options = {.memory_limit = 200};
   harness_program_t program;
   ingot_session_t *session = NULL;
@@ -366,18 +360,7 @@ static void what_cannot_grow_stays_as_it_is(void) {
 
 int main(void) {
   if (harness_create(NULL, &harness)) return 1;
-  RUN(state_is_kept_from_call_to_call_and_reset);
-  RUN(sessions_of_one_program_have_separate_state);
-  RUN(variables_are_saved_and_loaded);
-  RUN(a_call_that_fails_before_it_changes_state_leaves_it);
-  RUN(a_call_that_fails_while_it_changes_state_stops_the_session);
-  RUN(every_variable_that_was_being_changed_must_be_loaded);
-  RUN(one_element_starts_them_all);
-  RUN(what_variable_read_gives_cannot_be_written);
-  RUN(state_of_absurd_size_is_refused_without_a_try);
-  RUN(modules_of_one_program_have_their_own_variables);
-  RUN(what_grows_keeps_its_rows);
-  RUN(what_cannot_grow_stays_as_it_is);
+  RUN_TESTS();
   harness_release(&harness);
   return TEST_RESULT();
 }

@@ -55,7 +55,7 @@ static void damage(const char *path, long offset, bool cut) {
   (void)fclose(file);
 }
 
-static void programs_come_from_the_cache_unless_it_is_damaged(void) {
+TEST(programs_come_from_the_cache_unless_it_is_damaged) {
   char folder[] = "/tmp/ingot-opencl-XXXXXX", path[256];
   struct stat facts;
   test_opencl_parts_t parts = test_opencl_kernel_parts();
@@ -74,7 +74,7 @@ static void programs_come_from_the_cache_unless_it_is_damaged(void) {
   test_remove_folder(folder);
 }
 
-static void verdicts_are_cached_with_the_program(void) {
+TEST(verdicts_are_cached_with_the_program) {
   char folder[] = "/tmp/ingot-opencl-XXXXXX";
   char *source = changed_source("b0[o0 + i] + b1[o1 + i]", "b0[o0 + i] * b1[o1 + i]");
   REQUIRE(source != NULL && test_make_folder(folder));
@@ -91,7 +91,7 @@ static void verdicts_are_cached_with_the_program(void) {
   free(source);
 }
 
-static void folder_that_cannot_be_used_means_no_cache(void) {
+TEST(folder_that_cannot_be_used_means_no_cache) {
   char folder[] = "/tmp/ingot-opencl-XXXXXX", path[256];
   test_opencl_parts_t parts = test_opencl_kernel_parts();
   EXPECT(!load_cached("/dev/null/folder", &parts, NULL));
@@ -106,9 +106,7 @@ static void folder_that_cannot_be_used_means_no_cache(void) {
 
 int main(void) {
   if (!open_all()) return TEST_SKIPPED();
-  RUN(programs_come_from_the_cache_unless_it_is_damaged);
-  RUN(verdicts_are_cached_with_the_program);
-  RUN(folder_that_cannot_be_used_means_no_cache);
+  RUN_TESTS();
   close_all();
   return TEST_RESULT();
 }

@@ -20,7 +20,7 @@ static ingot_status_t create_and_release(const char *uri) {
   return status;
 }
 
-static void uris_find_devices_by_number_name_and_type(void) {
+TEST(uris_find_devices_by_number_name_and_type) {
   ingot_device_t *device = NULL;
   REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", NULL, &device));
   EXPECT_TEXT(device->target, "opencl");
@@ -38,13 +38,13 @@ static void uris_find_devices_by_number_name_and_type(void) {
   ingot_hal_device_release(device);
 }
 
-static void devices_are_listed_behind_the_cpu(void) {
+TEST(devices_are_listed_behind_the_cpu) {
   EXPECT_TEXT(ingot_hal_instance_device_uri(instance, 0), "cpu");
   EXPECT_TEXT(ingot_hal_instance_device_uri(instance, 1), "opencl://0");
   EXPECT(ingot_hal_instance_device_uri(instance, 1000) == NULL);
 }
 
-static void bad_uris_say_what_there_is(void) {
+TEST(bad_uris_say_what_there_is) {
   EXPECT_STATUS(create_and_release("opencl://99"), NOT_FOUND, "there are: opencl://0 is '");
   EXPECT_STATUS(create_and_release("opencl://no such thing"), NOT_FOUND,
                 "no OpenCL device is 'opencl://no such thing'; there are: opencl://0 is '");
@@ -60,7 +60,7 @@ static void bad_uris_say_what_there_is(void) {
   }
 }
 
-static void missing_library_says_what_to_install(void) {
+TEST(missing_library_says_what_to_install) {
   EXPECT_STATUS(create_and_release("opencl://0?library=/no/libOpenCL.so"), NOT_FOUND,
                 "the OpenCL library '/no/libOpenCL.so' cannot be opened");
   EXPECT_STATUS(create_and_release("opencl://0?library=/no/libOpenCL.so"), NOT_FOUND,
@@ -68,12 +68,12 @@ static void missing_library_says_what_to_install(void) {
 }
 
 /* Another library, which is none of OpenCL's. */
-static void library_without_the_functions_is_incompatible(void) {
+TEST(library_without_the_functions_is_incompatible) {
   EXPECT_STATUS(create_and_release("opencl://0?library=libc.so.6"), INCOMPATIBLE,
                 "has no function cl");
 }
 
-static void instance_without_a_library_lists_no_devices(void) {
+TEST(instance_without_a_library_lists_no_devices) {
   ingot_instance_t *other = NULL;
   ingot_device_t *device = NULL;
   REQUIRE_OK(ingot_hal_instance_create(NULL, drivers, 2, &other));
@@ -90,7 +90,7 @@ static void instance_without_a_library_lists_no_devices(void) {
   ingot_hal_instance_release(other);
 }
 
-static void buffers_beyond_the_largest_are_out_of_memory(void) {
+TEST(buffers_beyond_the_largest_are_out_of_memory) {
   ingot_device_t *device = NULL;
   ingot_buffer_t *buffer = NULL;
   REQUIRE_OK(ingot_hal_device_create(instance, "opencl://0?cache=off", NULL, &device));
@@ -103,7 +103,7 @@ static void buffers_beyond_the_largest_are_out_of_memory(void) {
   ingot_hal_device_release(device);
 }
 
-static void more_drivers_than_an_instance_takes_are_refused(void) {
+TEST(more_drivers_than_an_instance_takes_are_refused) {
   const ingot_driver_t *many[INGOT_MAX_DRIVERS + 1];
   for (int d = 0; d <= INGOT_MAX_DRIVERS; d++) many[d] = ingot_opencl_driver();
   ingot_instance_options_t options = {.drivers = many, .driver_count = INGOT_MAX_DRIVERS + 1};
@@ -122,7 +122,7 @@ static uint32_t part_count(const ingot_buffer_t *buffer) {
   return ((const ingot_opencl_buffer_t *)buffer)->part_count;
 }
 
-static void read_only_bytes_are_copied_where_they_are_used(void) {
+TEST(read_only_bytes_are_copied_where_they_are_used) {
   static int32_t values[4096];
   for (int i = 0; i < 4096; i++) values[i] = i;
   ingot_device_t *device = NULL;
@@ -164,7 +164,7 @@ static void read_only_bytes_are_copied_where_they_are_used(void) {
 }
 
 /* Constants may be larger than any buffer of the device, as long as each one is not. */
-static void read_only_bytes_may_be_more_than_one_buffer_holds(void) {
+TEST(read_only_bytes_may_be_more_than_one_buffer_holds) {
   static const char *const uris[] = {"opencl://0?cache=off", "opencl://0?cache=off&zero_copy=off"};
   static uint8_t bytes[65536];
   for (int u = 0; u < 2; u++) {
@@ -242,7 +242,7 @@ static void use_device(ingot_device_t *device, ingot_buffer_t *buffer) {
   ingot_hal_queue_destroy(queue);
 }
 
-static void what_the_application_releases_first_stays_usable(void) {
+TEST(what_the_application_releases_first_stays_usable) {
   for (int with_queue = 0; with_queue < 2; with_queue++) {
     application_t application = {.device = NULL};
     ingot_device_t *device = NULL;
@@ -262,7 +262,7 @@ static void what_the_application_releases_first_stays_usable(void) {
   }
 }
 
-static void calls_run_behind_the_applications_work_in_its_queue(void) {
+TEST(calls_run_behind_the_applications_work_in_its_queue) {
   application_t application = {.device = NULL};
   ingot_device_t *device = NULL;
   ingot_hal_queue_t *queue = NULL;
@@ -297,7 +297,7 @@ static void note(void *user, const ingot_hal_trace_t *trace) {
   ++*(int *)user;
 }
 
-static void traces_of_the_applications_queue_have_times(void) {
+TEST(traces_of_the_applications_queue_have_times) {
   int traced = 0;
   for (int profiles = 0; profiles < 2; profiles++) {
     application_t application = {.device = NULL};
@@ -320,7 +320,7 @@ static void traces_of_the_applications_queue_have_times(void) {
   }
 }
 
-static void wraps_that_cannot_be_are_refused(void) {
+TEST(wraps_that_cannot_be_are_refused) {
   application_t application = {.device = NULL}, other = {.device = NULL};
   ingot_device_t *device = NULL, *cpu = NULL;
   ingot_buffer_t *buffer = NULL;
@@ -361,7 +361,7 @@ static void wraps_that_cannot_be_are_refused(void) {
   close_application(&application);
 }
 
-static void handles_lead_back_to_the_same_bytes(void) {
+TEST(handles_lead_back_to_the_same_bytes) {
   ingot_device_t *device = NULL;
   ingot_buffer_t *buffer = NULL, *part = NULL, *again = NULL;
   void *memory = NULL, *context = NULL;
@@ -393,21 +393,7 @@ int main(void) {
   const ingot_allocator_t allocator = {NULL, NULL};
   EXPECT_OK(ingot_opencl_library_open(&allocator, "", &cl));
   EXPECT_OK(ingot_hal_instance_create(NULL, drivers, 2, &instance));
-  RUN(uris_find_devices_by_number_name_and_type);
-  RUN(devices_are_listed_behind_the_cpu);
-  RUN(bad_uris_say_what_there_is);
-  RUN(missing_library_says_what_to_install);
-  RUN(library_without_the_functions_is_incompatible);
-  RUN(instance_without_a_library_lists_no_devices);
-  RUN(buffers_beyond_the_largest_are_out_of_memory);
-  RUN(more_drivers_than_an_instance_takes_are_refused);
-  RUN(read_only_bytes_are_copied_where_they_are_used);
-  RUN(read_only_bytes_may_be_more_than_one_buffer_holds);
-  RUN(what_the_application_releases_first_stays_usable);
-  RUN(calls_run_behind_the_applications_work_in_its_queue);
-  RUN(traces_of_the_applications_queue_have_times);
-  RUN(wraps_that_cannot_be_are_refused);
-  RUN(handles_lead_back_to_the_same_bytes);
+  RUN_TESTS();
   ingot_hal_instance_release(instance);
   return TEST_RESULT();
 }

@@ -8,7 +8,7 @@ static ingot_device_t *device;
 static const ingot_cl_functions_t *cl;
 static const ingot_opencl_device_t *opencl;
 
-static void a_fence_is_reached_when_the_event_is_complete(void) {
+TEST(a_fence_is_reached_when_the_event_is_complete) {
   int32_t error = 0;
   ingot_fence_t *fence = NULL;
   ingot_cl_event_t event = cl->CreateUserEvent(opencl->context, &error);
@@ -23,7 +23,7 @@ static void a_fence_is_reached_when_the_event_is_complete(void) {
   EXPECT_EQUAL(cl->ReleaseEvent(event), 0);
 }
 
-static void an_event_in_error_fails_the_fence(void) {
+TEST(an_event_in_error_fails_the_fence) {
   int32_t error = 0;
   /* PoCL 3.1 calls nobody when a user event ends so. */
   if (strstr(device->description, "Portable Computing Language")) return;
@@ -37,7 +37,7 @@ static void an_event_in_error_fails_the_fence(void) {
 }
 
 /* The fill waits for the fence, so the read behind it sees it. */
-static void queues_wait_for_fences(void) {
+TEST(queues_wait_for_fences) {
   static const uint32_t old = 1, new = 2;
   uint32_t value = 0;
   void *waiting = NULL;
@@ -63,7 +63,7 @@ static void queues_wait_for_fences(void) {
   ingot_fence_release(fence);
 }
 
-static void a_failed_fence_is_an_event_in_error(void) {
+TEST(a_failed_fence_is_an_event_in_error) {
   void *waiting = NULL;
   ingot_fence_t *fence = NULL;
   REQUIRE_OK(ingot_fence_create(instance, 0, &fence));
@@ -74,7 +74,7 @@ static void a_failed_fence_is_an_event_in_error(void) {
   EXPECT_EQUAL(cl->ReleaseEvent(event), 0);
 }
 
-static void wrong_events_are_refused(void) {
+TEST(wrong_events_are_refused) {
   ingot_fence_t *fence = NULL;
   ingot_device_t *cpu = NULL;
   void *event = NULL;
@@ -97,11 +97,7 @@ int main(void) {
   if (status) return 1;
   opencl = (const ingot_opencl_device_t *)device;
   cl = opencl->cl;
-  RUN(a_fence_is_reached_when_the_event_is_complete);
-  RUN(an_event_in_error_fails_the_fence);
-  RUN(queues_wait_for_fences);
-  RUN(a_failed_fence_is_an_event_in_error);
-  RUN(wrong_events_are_refused);
+  RUN_TESTS();
   ingot_hal_device_release(device);
   ingot_hal_instance_release(instance);
   return TEST_RESULT();

@@ -7,7 +7,7 @@
 
 /* -- objects --------------------------------------------------------------------------------- */
 
-static void truncated_objects_are_data_loss(void) {
+TEST(truncated_objects_are_data_loss) {
   test_object_t object = test_opencl_kernels(false);
   ingot_hal_executable_t *executable = NULL;
   for (size_t length = 0; length < object.length; length += length < 700 ? 1 : 97) {
@@ -24,7 +24,7 @@ static void truncated_objects_are_data_loss(void) {
 
 /* Each u32 of the tables in turn takes values that could lead anywhere; the object either still
  * loads or is refused, under the sanitizer too. */
-static void damaged_tables_never_lead_outside(void) {
+TEST(damaged_tables_never_lead_outside) {
   static const uint32_t values[] = {0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF};
   test_opencl_parts_t parts = test_opencl_kernel_parts();
   parts.source = "";
@@ -53,7 +53,7 @@ static void damaged_tables_never_lead_outside(void) {
   test_object_free(&object);
 }
 
-static void object_of_another_version_is_incompatible(void) {
+TEST(object_of_another_version_is_incompatible) {
   test_object_t object = test_opencl_kernels(false);
   ingot_hal_executable_t *executable = NULL;
   ((ingot_opencl_header_t *)(void *)object.data)->version = 1;
@@ -63,7 +63,7 @@ static void object_of_another_version_is_incompatible(void) {
 }
 
 /* Each change alone makes the object one of another module, or its checks nonsense. */
-static void kernel_that_is_not_the_modules_is_data_loss(void) {
+TEST(kernel_that_is_not_the_modules_is_data_loss) {
   const test_opencl_parts_t parts = test_opencl_kernel_parts();
   ingot_opencl_entry_t entries[KERNEL_DESCRIPTION_COUNT];
   ingot_opencl_step_t steps[8];
@@ -85,7 +85,7 @@ static void kernel_that_is_not_the_modules_is_data_loss(void) {
   }
 }
 
-static void source_that_does_not_build_brings_the_compilers_log(void) {
+TEST(source_that_does_not_build_brings_the_compilers_log) {
   test_opencl_parts_t parts = test_opencl_kernel_parts();
   ingot_hal_executable_t *executable = NULL;
   parts.source = "__kernel void add(__global float *x) { x[0] = no_such_name; }";
@@ -117,7 +117,7 @@ static ingot_status_t add_halves(ingot_hal_executable_t *executable, float *out_
   return status;
 }
 
-static void kernels_beyond_the_device_run_on_the_host_and_say_why(void) {
+TEST(kernels_beyond_the_device_run_on_the_host_and_say_why) {
   const struct {
     ingot_opencl_entry_t change;
     const char *reason;
@@ -156,7 +156,7 @@ static void kernels_beyond_the_device_run_on_the_host_and_say_why(void) {
   }
 }
 
-static void binding_within_an_element_is_refused(void) {
+TEST(binding_within_an_element_is_refused) {
   test_opencl_parts_t parts = test_opencl_kernel_parts();
   ingot_hal_executable_t *executable = NULL;
   ingot_hal_queue_t *queue = NULL;
@@ -189,7 +189,7 @@ static void binding_within_an_element_is_refused(void) {
   ingot_hal_executable_release(executable);
 }
 
-static void kernels_are_built_with_wide_indices_when_they_are_asked_for(void) {
+TEST(kernels_are_built_with_wide_indices_when_they_are_asked_for) {
   test_opencl_parts_t parts = test_opencl_kernel_parts();
   ingot_hal_executable_t *executable = NULL;
   ingot_cl_kernel_t narrow = NULL, wide = NULL, again = NULL;
@@ -218,7 +218,7 @@ static void echo(ingot_hal_queue_t *queue, ingot_hal_executable_t *executable,
 
 /* 2^28 bytes may be an operand of 2^30 elements of two bits; nobody touches them, so they take no
  * memory. */
-static void operand_of_more_than_two_to_the_30_elements_takes_wide_indices(void) {
+TEST(operand_of_more_than_two_to_the_30_elements_takes_wide_indices) {
   const int64_t length = (INT64_C(1) << 28) + 1;
   test_opencl_parts_t parts = test_opencl_kernel_parts();
   ingot_hal_executable_t *executable = NULL;
@@ -248,7 +248,7 @@ static void operand_of_more_than_two_to_the_30_elements_takes_wide_indices(void)
   ingot_hal_executable_release(executable);
 }
 
-static void large_constant_takes_wide_indices(void) {
+TEST(large_constant_takes_wide_indices) {
   const int64_t limit = INT64_C(1) << 30;
   const int64_t cases[][2] = {{5, limit}, {limit + 1, 5}, {5, -limit - 1}};
   test_opencl_parts_t parts = test_opencl_kernel_parts();
@@ -279,7 +279,7 @@ static void count_trace(void *user, const ingot_hal_trace_t *trace) {
 
 /* GPUs take at most 65535 groups of a launch along y and z. The count kernel adds 1 to every
  * element, which it finds by its place in the whole grid. */
-static void long_grid_is_several_launches(void) {
+TEST(long_grid_is_several_launches) {
   static const int64_t sizes[][2] = {{1, 65535}, {1, 65536}, {3 * 65535, 1}, {3 * 65536, 1}};
   test_opencl_parts_t parts = test_opencl_kernel_parts();
   ingot_hal_executable_t *executable = NULL;
@@ -312,7 +312,7 @@ static void long_grid_is_several_launches(void) {
   ingot_hal_executable_release(executable);
 }
 
-static void right_kernel_passes_its_test(void) {
+TEST(right_kernel_passes_its_test) {
   static const uint32_t fills[FILLS_COUNT] = {INGOT_OPENCL_FILL_ZERO, INGOT_OPENCL_FILL_UNIFORM,
                                               INGOT_OPENCL_FILL_INDEX, INGOT_OPENCL_FILL_POSITIVE};
   for (int f = 0; f < FILLS_COUNT; f++) {
@@ -330,7 +330,7 @@ static void right_kernel_passes_its_test(void) {
   }
 }
 
-static void wrong_kernel_is_quarantined_and_the_host_computes(void) {
+TEST(wrong_kernel_is_quarantined_and_the_host_computes) {
   static const char *const changes[] = {"b0[o0 + i] - b1[o1 + i]", /* wrong everywhere */
                                         "i == 77 ? 0 : b0[o0 + i] + b1[o1 + i]"};
   for (int c = 0; c < 2; c++) {
@@ -351,7 +351,7 @@ static void wrong_kernel_is_quarantined_and_the_host_computes(void) {
   }
 }
 
-static void difference_within_the_tolerance_or_of_a_workspace_is_right(void) {
+TEST(difference_within_the_tolerance_or_of_a_workspace_is_right) {
   char *source = changed_source("b0[o0 + i] + b1[o1 + i]", "b0[o0 + i] + b1[o1 + i] + 0.01f");
   REQUIRE(source != NULL);
   static const double tolerances[3] = {0.001, 0.02, -1};
@@ -369,7 +369,7 @@ static void difference_within_the_tolerance_or_of_a_workspace_is_right(void) {
 }
 
 /* The kernel counts only where all four bytes of an element are numbers that an i2 has. */
-static void test_data_are_numbers_of_the_dtype(void) {
+TEST(test_data_are_numbers_of_the_dtype) {
   char *source =
       changed_source("b0[o0 + (z * w1 + j) * w0 + i] += 1;",
                      "{ index_t at = o0 + (z * w1 + j) * w0 + i; char4 v = as_char4(b0[at]);"
@@ -391,7 +391,7 @@ static void test_data_are_numbers_of_the_dtype(void) {
   free(source);
 }
 
-static void self_test_can_be_switched_off_and_needs_the_hosts_variant(void) {
+TEST(self_test_can_be_switched_off_and_needs_the_hosts_variant) {
   char *source = changed_source("b0[o0 + i] + b1[o1 + i]", "b0[o0 + i]");
   REQUIRE(source != NULL);
   ingot_opencl_test_binding_t bindings[3];
@@ -415,22 +415,7 @@ static void self_test_can_be_switched_off_and_needs_the_hosts_variant(void) {
 
 int main(void) {
   if (!open_all()) return TEST_SKIPPED();
-  RUN(truncated_objects_are_data_loss);
-  RUN(damaged_tables_never_lead_outside);
-  RUN(object_of_another_version_is_incompatible);
-  RUN(kernel_that_is_not_the_modules_is_data_loss);
-  RUN(source_that_does_not_build_brings_the_compilers_log);
-  RUN(kernels_beyond_the_device_run_on_the_host_and_say_why);
-  RUN(binding_within_an_element_is_refused);
-  RUN(kernels_are_built_with_wide_indices_when_they_are_asked_for);
-  RUN(operand_of_more_than_two_to_the_30_elements_takes_wide_indices);
-  RUN(large_constant_takes_wide_indices);
-  RUN(long_grid_is_several_launches);
-  RUN(right_kernel_passes_its_test);
-  RUN(wrong_kernel_is_quarantined_and_the_host_computes);
-  RUN(difference_within_the_tolerance_or_of_a_workspace_is_right);
-  RUN(test_data_are_numbers_of_the_dtype);
-  RUN(self_test_can_be_switched_off_and_needs_the_hosts_variant);
+  RUN_TESTS();
   close_all();
   return TEST_RESULT();
 }

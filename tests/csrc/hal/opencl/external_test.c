@@ -25,7 +25,7 @@ static ingot_status_t open_device(const char *uri, ingot_instance_t **instance,
   return ingot_device_create(*instance, uri, NULL, device);
 }
 
-static void a_device_without_the_extension_names_it(void) {
+TEST(a_device_without_the_extension_names_it) {
   ingot_instance_t *instance;
   ingot_device_t *device;
   ingot_device_t *cpu = NULL;
@@ -49,7 +49,7 @@ static void a_device_without_the_extension_names_it(void) {
   ingot_instance_release(instance);
 }
 
-static void imported_bytes_are_shared_and_handed_over(void) {
+TEST(imported_bytes_are_shared_and_handed_over) {
   ingot_instance_t *instance;
   ingot_device_t *device;
   ingot_buffer_t *buffer = NULL;
@@ -97,7 +97,6 @@ int main(void) {
   memcpy(&function, &symbol, sizeof(symbol));
   shim = function();
   drivers[0] = ingot_opencl_driver();
-  RUN(a_device_without_the_extension_names_it);
-  RUN(imported_bytes_are_shared_and_handed_over);
+  RUN_TESTS();
   return TEST_RESULT();
 }

@@ -174,15 +174,13 @@ static void every_failing_call_is_a_status_without_a_leak(const char *options, b
   EXPECT(run(options));
 }
 
-static void with_zero_copy(void) {
-  every_failing_call_is_a_status_without_a_leak("cache=off", false);
-}
+TEST(with_zero_copy) { every_failing_call_is_a_status_without_a_leak("cache=off", false); }
 
-static void without_zero_copy(void) {
+TEST(without_zero_copy) {
   every_failing_call_is_a_status_without_a_leak("cache=off&zero_copy=off", true);
 }
 
-static void from_the_cache(void) {
+TEST(from_the_cache) {
   char options[64];
   (void)snprintf(options, sizeof(options), "cache=%s", cache_folder);
   *shim = (shim_state_t){.fail_at = 0};
@@ -191,7 +189,7 @@ static void from_the_cache(void) {
   every_failing_call_is_a_status_without_a_leak(options, true);
 }
 
-static void every_failing_allocation_is_a_status_without_a_leak(void) {
+TEST(every_failing_allocation_is_a_status_without_a_leak) {
   static const char *const options[] = {"cache=off", "cache=off&zero_copy=off"};
   for (int o = 0; o < 2; o++) {
     int64_t failures = 0;
@@ -206,7 +204,7 @@ static void every_failing_allocation_is_a_status_without_a_leak(void) {
 }
 
 /* A wait that fails before it has read the record must not leave it to the next one. */
-static void fault_that_could_not_be_read_is_forgotten(void) {
+TEST(fault_that_could_not_be_read_is_forgotten) {
   const int32_t outside = 99;
   *shim = (shim_state_t){.fail_at = 0};
   counter = (test_allocator_t){.fail_at = 0};
@@ -227,7 +225,7 @@ static void fault_that_could_not_be_read_is_forgotten(void) {
 }
 
 /* A driver tells by the launch that its device has gone. */
-static void lost_device_is_told_with_the_kernel(void) {
+TEST(lost_device_is_told_with_the_kernel) {
   objects_t objects = {.instance = NULL};
   bool is_told = false;
   *shim = (shim_state_t){.fail_at = 0, .choice = 2};
@@ -263,12 +261,7 @@ int main(void) {
   shim = find();
   if (!test_make_folder(cache_folder)) return 1;
   object = test_opencl_kernels(false);
-  RUN(with_zero_copy);
-  RUN(without_zero_copy);
-  RUN(from_the_cache);
-  RUN(every_failing_allocation_is_a_status_without_a_leak);
-  RUN(lost_device_is_told_with_the_kernel);
-  RUN(fault_that_could_not_be_read_is_forgotten);
+  RUN_TESTS();
   test_remove_folder(cache_folder);
   test_object_free(&object);
   return TEST_RESULT();

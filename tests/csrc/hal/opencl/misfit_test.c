@@ -24,7 +24,7 @@ static bool is_misfit(const ingot_opencl_step_t *steps, size_t count, int64_t le
   return ingot_opencl_is_misfit(&kernel, &dispatch);
 }
 
-static void steps_compute_what_they_say(void) {
+TEST(steps_compute_what_they_say) {
   const struct {
     uint32_t function;
     int64_t a, b, result;
@@ -59,7 +59,7 @@ static void steps_compute_what_they_say(void) {
   }
 }
 
-static void what_overflows_or_has_no_value_does_not_fit(void) {
+TEST(what_overflows_or_has_no_value_does_not_fit) {
   const struct {
     uint32_t function;
     int64_t a, b;
@@ -80,7 +80,7 @@ static void what_overflows_or_has_no_value_does_not_fit(void) {
   }
 }
 
-static void tests_see_lengths_constants_and_workload(void) {
+TEST(tests_see_lengths_constants_and_workload) {
   const ingot_opencl_step_t le = STEP(LE, 2, 0), equal = STEP(EQUAL, 2, 1), fits = STEP(FITS, 1, 2);
   EXPECT(!is_misfit(&le, 1, 8, 0, 8));
   EXPECT(is_misfit(&le, 1, 7, 0, 8));
@@ -92,7 +92,7 @@ static void tests_see_lengths_constants_and_workload(void) {
   EXPECT(!is_misfit(NULL, 0, 0, 0, 0));
 }
 
-static void steps_that_lead_outside_are_unsound(void) {
+TEST(steps_that_lead_outside_are_unsound) {
   const ingot_opencl_step_t cases[][2] = {
       {STEP(ADD, 0, 5), STEP(LE, 0, 1)},          /* its own result */
       {STEP(LE, 0, 1), STEP(ADD, 5, 0)},          /* a test has none */
@@ -111,7 +111,7 @@ static void steps_that_lead_outside_are_unsound(void) {
   }
 }
 
-static void values_are_counted(void) {
+TEST(values_are_counted) {
   static ingot_opencl_step_t steps[INGOT_OPENCL_MAX_VALUES];
   EXPECT(ingot_opencl_steps_are_sound(steps, INGOT_OPENCL_MAX_VALUES - 5, 5));
   EXPECT(!ingot_opencl_steps_are_sound(steps, INGOT_OPENCL_MAX_VALUES - 4, 5));
@@ -120,7 +120,7 @@ static void values_are_counted(void) {
 }
 
 /* Any bits whatever are refused or computed; the sanitizers see what leaves its memory. */
-static void any_bits_are_unsound_or_can_be_computed(void) {
+TEST(any_bits_are_unsound_or_can_be_computed) {
   static const int64_t numbers[] = {INT64_MIN, INT64_MIN + 1, -2, -1, 0, 1, 2, 3, INT64_MAX};
   enum { STEPS = 12 };
   int sound = 0;
@@ -143,11 +143,6 @@ static void any_bits_are_unsound_or_can_be_computed(void) {
 }
 
 int main(void) {
-  RUN(steps_compute_what_they_say);
-  RUN(what_overflows_or_has_no_value_does_not_fit);
-  RUN(tests_see_lengths_constants_and_workload);
-  RUN(steps_that_lead_outside_are_unsound);
-  RUN(values_are_counted);
-  RUN(any_bits_are_unsound_or_can_be_computed);
+  RUN_TESTS();
   return TEST_RESULT();
 }

@@ -56,7 +56,7 @@ static builder_bytes_t copy_and_scale(void) {
   return builder_finish(builder);
 }
 
-static void queued_work_and_host_functions_follow_each_other(void) {
+TEST(queued_work_and_host_functions_follow_each_other) {
   const ingot_driver_t *const drivers[] = {ingot_opencl_driver()};
   const ingot_instance_options_t instance_options = {.drivers = drivers, .driver_count = 1};
   float factor = 3;
@@ -88,6 +88,6 @@ static void queued_work_and_host_functions_follow_each_other(void) {
 
 int main(void) {
   if (!test_has_opencl()) return TEST_SKIPPED();
-  RUN(queued_work_and_host_functions_follow_each_other);
+  RUN_TESTS();
   return TEST_RESULT();
 }

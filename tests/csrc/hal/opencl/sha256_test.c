@@ -17,7 +17,7 @@ static void expect_digest(const char *text, int count, const char *expected) {
   EXPECT_TEXT(found, expected);
 }
 
-static void digests_are_those_of_the_standard(void) {
+TEST(digests_are_those_of_the_standard) {
   expect_digest("", 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   expect_digest("abc", 1, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   expect_digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1,
@@ -27,6 +27,6 @@ static void digests_are_those_of_the_standard(void) {
 }
 
 int main(void) {
-  RUN(digests_are_those_of_the_standard);
+  RUN_TESTS();
   return TEST_RESULT();
 }

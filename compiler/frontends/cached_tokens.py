@@ -16,7 +16,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, known_dim, minimum
 from ingot.hal.spec import dtype
 
-__all__ = ["Grid", "Line", "Rows", "Tokens", "Turned"]
+__all__ = ["Blocks", "Grid", "Line", "Rows", "Tokens", "Turned"]
 
 F32, I32, I64 = dtype("f32"), dtype("i32"), dtype("i64")
 
@@ -144,6 +144,20 @@ class Tokens:
         y = b.value("transpose", y, permutation=(0, 3, 1, 2, 4))
         y = b.value("reshape", y, shape=(texts, longest, all_heads * e))
         return self.rows.joined(y)
+
+
+class Blocks(Tokens):
+    """Those whose pages lie [pages, rows, heads, length]."""
+
+    def put(self, pages: Value, x: Value) -> tuple[Value, Value]:
+        """See `Tokens`. The pages that the tokens are to see have heads in front of rows."""
+        order = (0, 2, 1, 3)
+        targets = self._targets(self.b.value("transpose", pages, permutation=order))
+        kept = self.b.value(
+            "scatter", pages, targets, self._converted(x, pages), update_window_dims=(1, 2),
+            inserted_window_dims=(0, 1), scatter_dims_to_operand_dims=(0, 1), index_vector_dim=1,
+        )  # fmt: skip
+        return kept, self.b.value("transpose", kept, permutation=order)
 
 
 class Line(Tokens):

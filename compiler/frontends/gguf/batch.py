@@ -24,9 +24,9 @@ from ingot.compiler.frontends.gguf.drafted import Drafted
 from ingot.compiler.frontends.gguf.pieces import part
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.seen import NOWHERE, seen, without
-from ingot.compiler.frontends.gguf.spans import Spans
 from ingot.compiler.frontends.gguf.transformer import Transformer
 from ingot.compiler.frontends.gguf.weights import Weights
+from ingot.compiler.frontends.spans import Spans
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, Variable

@@ -28,7 +28,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["Seen", "attend_grouped"]
+__all__ = ["Seen", "attend_grouped", "rotated", "split"]
 
 Seen = Callable[[Value, Dim], Value]
 """Which keys each query sees, i1[batch, heads, queries, keys], by the places of queries,
@@ -52,10 +52,13 @@ def group_query_attention(node: Node) -> tuple[Value | None, ...]:
 
 def attend_grouped(node: Node, seen: Seen | None = None) -> tuple[Value | None, ...]:
     """As GroupQueryAttention; with `seen`, caches have room and queries see those keys alone."""
-    q, k, v = _split(node)
+    q, k, v = split(node)
     lengths = _lengths(node, q)
     if node.integer("do_rotary", 0):
-        q, k = _rotated(node, q, k, lengths)
+        places = node.optional(9)
+        if places is None:
+            places = _places(node, lengths, *shape_of(q)[:2])
+        q, k = rotated(node, q, k, (node.input(7), node.input(8)), places)
     q, k, v = (node.transpose(each, (0, 2, 1, 3)) for each in (q, k, v))
     (keys, present_k), (values, present_v) = (
         _extended(node, new, node.optional(output + 2), lengths, output, seen is not None)
@@ -96,7 +99,7 @@ def _refuse(node: Node) -> None:
     )
 
 
-def _split(node: Node) -> tuple[Value, Value, Value]:
+def split(node: Node) -> tuple[Value, Value, Value]:
     """q, k and v as [batch, sequence, heads, size], which may come as one tensor."""
     heads, groups = node.integer("num_heads", 1), node.integer("kv_num_heads", 1)
     q, k, v = node.input(0), node.optional(1), node.optional(2)
@@ -140,12 +143,12 @@ def _places(node: Node, lengths: _Lengths, batch: Dim, length: Dim) -> Value:
     return node.op("add", first, positions(node, (batch, length), 1))
 
 
-def _rotated(node: Node, q: Value, k: Value, lengths: _Lengths) -> tuple[Value, Value]:
-    batch, length = shape_of(q)[:2]
-    places, interleaved = node.optional(9), bool(node.integer("rotary_interleaved", 0))
-    if places is None:
-        places = _places(node, lengths, batch, length)
-    cos, sin = angles(node, places, node.input(7), node.input(8))
+def rotated(
+    node: Node, q: Value, k: Value, tables: tuple[Value, Value], places: Value
+) -> tuple[Value, Value]:
+    """q and k [batch, sequence, heads, size] turned by their places, integers [batch, sequence]."""
+    interleaved = bool(node.integer("rotary_interleaved", 0))
+    cos, sin = angles(node, places, *tables)
     turned = [rotate(node, each, cos, sin, interleaved=interleaved) for each in (q, k)]
     return turned[0], turned[1]
 

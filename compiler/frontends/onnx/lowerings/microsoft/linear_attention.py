@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ingot.compiler.frontends.emitter import Emitter
+from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.lowerings.microsoft.block_quantized import spread_blocks
+from ingot.compiler.frontends.onnx.lowerings.microsoft.ragged import captured, spans_of
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
+from ingot.compiler.frontends.spans import Spans
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim, floordiv, known_dim, product
+from ingot.compiler.ir.dims import Dim, floordiv, known_dim, known_dims, product
 
 __all__: list[str] = []
 
@@ -55,76 +59,147 @@ def linear_attention(node: Node) -> tuple[Value, Value]:
     state = node.full(0, "f32", shape)
     if past is not None:
         state = node.agree(node.convert(past, "f32"), shape)
-    result, state = _walked(node, (query, key, value, decay, beta), state)
+    result, state, _ = _walked(node, (query, key, value, decay, beta), state)
     kind = type_of(node.input(0)).dtype if past is None else type_of(past).dtype
     return node.convert(result, type_of(node.input(0)).dtype), node.convert(state, kind)
 
 
 def _walked(
-    node: Node, given: tuple[Value, Value, Value, Value | None, Value | None], state: Value
-) -> tuple[Value, Value]:
+    node: Node,
+    given: tuple[Value, Value, Value, Value | None, Value | None],
+    state: Value,
+    spans: Spans | None = None,
+    want_changes: bool = False,
+) -> tuple[Value, Value, list[Value]]:
     """[batch, tokens, heads * size] by queries, keys, values, decays and betas, each [tokens,
-    batch, heads, size]; and the state behind the last token."""
+    batch, heads, size]; the state behind the last token; and if wanted what each token adds, times
+    its key, [tokens, batch, heads, size]. With `spans` the batch is 1, and texts have states of
+    their own."""
     query, key, value, decay, beta = given
-    batch, heads, size, width = shape_of(state)
+    _, heads, size, width = shape_of(state)
     scale = node.number("scale", 0.0) or known_dim(size) ** -0.5
     groups = max(known_dim(shape_of(query)[2]) // known_dim(heads), 1)
     query = _shared(node, query, known_dim(heads), groups)
-    tokens = shape_of(query)[0]
+    tokens, batch = shape_of(query)[:2]
 
     def step(builder: Builder, index: Value, carried: Sequence[Value]) -> list[Value]:
-        inner, (state, made) = node.within(builder), carried
+        inner, (states, *wholes) = node.within(builder), carried
         token = (
             None if x is None else inner.op("take", x, index, axis=0, mode="clamp")
             for x in (key, value, decay, beta)
         )
-        state = _changed(inner, state, *token)
+        zero, old = inner.size(0), states
+        if spans is not None:
+            text = inner.op("take", spans.text, index, axis=0, mode="clamp")
+            old = inner.op("take", states, text, axis=0, mode="clamp")
+            old = inner.reshape(old, (1, *shape_of(old)))
+        state, change = _changed(inner, old, *token)
         read = _read(inner, state, inner.op("take", query, index, axis=0, mode="clamp"))
         read = inner.op("mul", read, inner.fill(scale, like=read))
-        zero = inner.size(0)
-        row = inner.reshape(read, (1, *shape_of(read)))
-        starts = (index, *[zero] * (len(shape_of(row)) - 1))
-        return [state, inner.op("dynamic_update_slice", made, row, *starts)]
+        if spans is not None:
+            state = inner.op("dynamic_update_slice", states, state, text, zero, zero, zero)
+        lines = []
+        for whole, new in zip(wholes, (read, change), strict=False):
+            row = inner.reshape(new, (1, *shape_of(new)))
+            starts = (index, *[zero] * (len(shape_of(row)) - 1))
+            lines.append(inner.op("dynamic_update_slice", whole, row, *starts))
+        return [state, *lines]
 
-    made = node.full(0, "f32", (tokens, batch, heads, groups, width))
-    state, made = counted_loop(node.builder, node.size(tokens), [state, made], step)
+    carried = [state, node.full(0, "f32", (tokens, batch, heads, groups, width))]
+    if want_changes:
+        carried.append(node.full(0, "f32", (tokens, batch, heads, width)))
+    state, made, *changes = counted_loop(node.builder, node.size(tokens), carried, step)
     result = node.transpose(made, (1, 0, 2, 3, 4))
-    return node.reshape(result, (batch, tokens, heads * groups * width)), state
+    return node.reshape(result, (batch, tokens, heads * groups * width)), state, changes
 
 
 @lowering("GatedDeltaNet", domain=MICROSOFT)
-def gated_delta_net(node: Node) -> tuple[Value, Value]:
+def gated_delta_net(node: Node) -> tuple[Value, Value, Value | None]:
     """As LinearAttention, of [tokens of all texts, heads, size] or [batch, tokens, heads, size],
     with what comes before: norms of queries and keys, and what decays and betas are made of. The
-    state lies [batch, heads, size of values, size of keys]."""
-    rule = node.text("update_rule", "gated_delta")
-    unsupported(rule not in _RULES, f"its update_rule is '{rule}'")
-    unsupported(node.optional(3) is not None, "its texts differ in length: pad them")
-    capacity = node.integer("state_update_capacity", 0)
-    unsupported(capacity != 0, f"its state_update_capacity is {capacity}: 0 is supported")
-    for name, place, what in (("gated", 4, "decay"), ("delta", 5, "beta")):
-        is_there = node.optional(place) is not None
-        unsupported(is_there != (name in rule), f"{what} and '{rule}' differ: fix the model")
-    past = node.optional(6)
-    unsupported(node.optional(1) is None, "its query holds keys and values, too: split them")
-    parts = [node.input(place) for place in range(3)]
-    unsupported(past is None and type_of(parts[0]).rank == 3, "it has no state: fix the model")
-    count = shape_of(parts[0])[0] if past is None else shape_of(past)[0]
-    query, key, value = (_of_batch(node, x, count, 1) for x in parts)
+    state lies [batch, heads, size of values, size of keys]. Texts that differ in length are walked
+    one behind another; the third result is what their first tokens change."""
+    _check_rule(node)
+    parts, past, starts = _parts(node), node.optional(6), node.optional(3)
+    count: Dim = shape_of(parts[0])[0] if past is None else shape_of(past)[0]
+    side_by_side, spans = count, None
+    if starts is not None:
+        spans = spans_of(node, starts, shape_of(parts[0])[0])
+        count, side_by_side = spans.texts, 1
+    no_state = past is None and starts is None and type_of(parts[0]).rank == 3
+    unsupported(no_state, "it has no state: fix the model")
+    query, key, value = (_of_batch(node, x, side_by_side, 1) for x in parts)
     heads, width = shape_of(value)[2:]
     if node.integer("qk_l2_norm", 0):
         query, key = (_unit(node, x) for x in (query, key))
     shared = known_dim(heads) // known_dim(shape_of(key)[2])
-    query, key = (spread_blocks(node, x, shared, 2) for x in (query, key))
-    decay = None if node.optional(4) is None else _decay(node, count, heads)
-    beta = None if node.optional(5) is None else _beta(node, count)
+    query, wide = (spread_blocks(node, x, shared, 2) for x in (query, key))
+    decay = (
+        None
+        if node.optional(4) is None
+        else _decay(node, side_by_side, type_of(parts[0]).rank, heads)
+    )
+    beta = None if node.optional(5) is None else _beta(node, side_by_side)
     if past is None:
         state = node.full(0, "f32", (count, heads, shape_of(key)[3], width))
     else:
-        state = node.transpose(past, (0, 1, 3, 2))
-    result, state = _walked(node, (query, key, value, decay, beta), state)
+        state = node.transpose(node.agree_on(past, 0, count), (0, 1, 3, 2))
+    capacity = node.integer("state_update_capacity", 0)
+    given = (query, wide, value, decay, beta)
+    result, state, changes = _walked(node, given, state, spans, capacity > 0)
     result = node.reshape(result, (*shape_of(parts[2])[:-2], heads, width))
-    return node.convert(result, type_of(node.input(0)).dtype), node.transpose(state, (0, 1, 3, 2))
+    update = None
+    if capacity:
+        unsupported(spans is None, "it keeps changes of texts of one length: give cu_seqlens")
+        assert spans is not None
+        ones = node.full(1, "f32", shape_of(value)[:3])
+        factor = ones if decay is None else node.op("exp", decay)
+        update = _changes(node, spans, (factor, key, *changes), capacity)
+    state = node.transpose(state, (0, 1, 3, 2))
+    return node.convert(result, type_of(node.input(0)).dtype), state, update
+
+
+def _check_rule(node: Node) -> None:
+    rule = node.text("update_rule", "gated_delta")
+    unsupported(rule not in _RULES, f"its update_rule is '{rule}'")
+    for name, place, what in (("gated", 4, "decay"), ("delta", 5, "beta")):
+        is_there = node.optional(place) is not None
+        unsupported(is_there != (name in rule), f"{what} and '{rule}' differ: fix the model")
+
+
+def _parts(node: Node) -> list[Value]:
+    """Queries, keys and values, [..., heads, size]; the first input may hold all of them."""
+    if node.optional(1) is not None:
+        return [node.input(place) for place in range(3)]
+    joined, past = node.input(0), node.input(6)
+    *outer, joined_width = shape_of(joined)
+    heads, width, size = known_dims(shape_of(past)[1:])
+    whole = known_dim(joined_width)
+    count = (whole - heads * width) // (2 * size)
+    fits = count > 0 and 2 * count * size + heads * width == whole
+    unsupported(not fits, f"its query {type_of(joined)} does not hold what its state has")
+    ends = (0, count * size, 2 * count * size, whole)
+    return [
+        node.reshape(part(node, joined, a, b), (*outer, (b - a) // each, each))
+        for (a, b), each in zip(pairwise(ends), (size, size, width), strict=True)
+    ]
+
+
+def _changes(node: Node, spans: Spans, given: Sequence[Value], capacity: int) -> Value:
+    """[texts, capacity * ...] of each of [tokens, 1, ...], side by side: of each text the first
+    tokens that are wanted."""
+    wanted, active = node.input(9), node.optional(10)
+    if active is not None:
+        is_active = node.compare("ne", active, node.fill(0, like=active))
+        none = node.fill(0, like=wanted)
+        wanted = node.op("select", node.broadcast_to(is_active, shape_of(wanted)), wanted, none)
+    pieces = []
+    for each in given:
+        shape = shape_of(each)
+        rows = node.reshape(each, (shape[0], product(shape[1:])))
+        rows = captured(node, spans, rows, wanted, capacity)
+        pieces.append(node.reshape(rows, (spans.texts, capacity * shape_of(rows)[2])))
+    return node.op("concatenate", *pieces, axis=1)
 
 
 def _of_batch(node: Node, x: Value, batch: Dim, inner: int) -> Value:
@@ -151,10 +226,11 @@ def _beta(node: Node, batch: Dim) -> Value:
     return beta if kind == "none" else node.op("logistic", beta)
 
 
-def _decay(node: Node, batch: Dim, heads: Dim) -> Value:
-    """The logarithm of what the state is multiplied with, per head or per element of a key."""
+def _decay(node: Node, batch: Dim, rank: int, heads: Dim) -> Value:
+    """The logarithm of what the state is multiplied with, per head or per element of a key, of
+    which keys of this rank have one axis more or as many."""
     given, kind = node.input(4), node.text("gate_activation", "none")
-    inner = type_of(given).rank - type_of(node.input(0)).rank + 1
+    inner = type_of(given).rank - rank + 1
     decay = _of_batch(node, given, batch, inner)
     if not inner:
         decay = node.reshape(decay, (*shape_of(decay), 1))
@@ -181,9 +257,9 @@ def _changed(
     value: Value | None,
     decay: Value | None,
     beta: Value | None,
-) -> Value:
-    """exp(decay) * state + key x value; with beta, in place of the value it times what the value
-    differs by from what the key finds."""
+) -> tuple[Value, Value]:
+    """exp(decay) * state + key x value, and the value; with beta, in place of the value it times
+    what the value differs by from what the key finds."""
     assert key is not None
     assert value is not None
     shape = shape_of(state)
@@ -195,8 +271,8 @@ def _changed(
         change = node.op("sub", value, _read(node, state, key))
         value = node.op("mul", change, node.broadcast_to(beta, shape_of(change)))
     key = node.op("broadcast", key, shape=shape, dimensions=(0, 1, 2))
-    value = node.op("broadcast", value, shape=shape, dimensions=(0, 1, 3))
-    return node.op("add", state, node.op("mul", key, value))
+    added = node.op("broadcast", value, shape=shape, dimensions=(0, 1, 3))
+    return node.op("add", state, node.op("mul", key, added)), value
 
 
 def _by_token(node: Node, x: Value, heads: int) -> Value:

@@ -54,42 +54,17 @@ _WEIGHTS = "weights"  # attribute of a module: the keys and fingerprints of its 
 def read_source(
     source: Any,
     *,
-    parameters: str = "embedded",
-    parameter_names: Mapping[str, str] | None = None,
     scope: str | Mapping[str, str] = "",
-    outputs: Sequence[str] | None = None,
-    survey: Survey | None = None,
-    capacity: int | None = None,
-    cache: str = "f32",
-    weights: str | None = None,
-    verify: bool = False,
-    lora: Any = None,
-    sequences: int | None = None,
-    cache_tokens: int | None = None,
     own_ops: OwnOps | None = None,
-    example_inputs: Sequence[Any] | None = None,
-    dynamic_shapes: Any = None,
+    **reading: Any,
 ) -> ir.Module:
     """The graph-level module of a source program; with a `survey` what can be made of it.
+    `reading`: the fields of `_Options`, which are those of `ingot.compile`.
 
     NotFound: no such file. Unsupported: a known kind of program that cannot be read yet.
     CompileError: anything else.
     """
-    options = _Options(
-        parameters=parameters,
-        parameter_names=parameter_names,
-        outputs=outputs,
-        survey=survey,
-        capacity=capacity,
-        cache=cache,
-        weights=weights,
-        verify=verify,
-        lora=lora,
-        sequences=sequences,
-        cache_tokens=cache_tokens,
-        example_inputs=example_inputs,
-        dynamic_shapes=dynamic_shapes,
-    )
+    options = _Options(**reading)
     if not isinstance(scope, str):
         raise CompileError("scopes by name are for a dict of sources; pass one scope")
     with given_natives(own_ops):
@@ -100,8 +75,8 @@ def read_source(
 
 @dataclass(frozen=True)
 class _Options:
-    parameters: str
-    parameter_names: Mapping[str, str] | None
+    parameters: str = "embedded"
+    parameter_names: Mapping[str, str] | None = None
     outputs: Sequence[str] | None = None
     survey: Survey | None = None
     capacity: int | None = None
@@ -185,18 +160,9 @@ def _of_program(source: Any) -> Any:
 def read_sources(
     sources: Mapping[str, Any],
     *,
-    parameters: str = "embedded",
-    parameter_names: Mapping[str, str] | None = None,
     scope: str | Mapping[str, str] = "",
-    outputs: Sequence[str] | None = None,
-    capacity: int | None = None,
-    cache: str = "f32",
-    weights: str | None = None,
-    verify: bool = False,
-    lora: Any = None,
-    sequences: int | None = None,
-    cache_tokens: int | None = None,
     own_ops: OwnOps | None = None,
+    **reading: Any,
 ) -> ir.Module:
     """One module with a function of every source, under the given names. Raises as above."""
     if not sources:
@@ -206,10 +172,7 @@ def read_sources(
     if unknown:
         raise CompileError(f"scope= names '{unknown[0]}', which is none of the sources")
     result = ir.Module()
-    options = _Options(
-        parameters, parameter_names, outputs, None, capacity, cache, weights, verify, lora,
-        sequences, cache_tokens,
-    )  # fmt: skip
+    options = _Options(**reading)
     owners: dict[str, dict[str, tuple[str, str]]] = {}  # per scope and key: source, fingerprint
     producers: dict[str, None] = {}
     for name, source in sources.items():

@@ -50,6 +50,12 @@ class RowPlan:
     reduced: tuple[int, ...]  # dims
     reductions: list[RowReduction]
     results: list[RowResult]
+    first_result: int  # its binding
+
+    def stored(self, per_row: bool) -> list[tuple[RowResult, int]]:
+        """The results of one kind, with their bindings."""
+        numbered = enumerate(self.results, self.first_result)
+        return [(each, ordinal) for ordinal, each in numbered if each.per_row == per_row]
 
     @property
     def roots(self) -> list[Node]:
@@ -93,7 +99,7 @@ def plan_rows(function: Function) -> RowPlan:
             _result(tracer, value, shape, flat, flat_row)
             for value in function.block.terminator.operands
         ]
-        plan = RowPlan(space, reduced, reductions, results)
+        plan = RowPlan(space, reduced, reductions, results, len(function.arguments))
         for node in walk_nodes(plan.roots):
             if isinstance(node, Given) and node.index != flat_row:
                 raise CompileError(f"{function.name}: a row kernel reads another row's reduction")

@@ -184,6 +184,9 @@ def _leaves() -> None:
         attributes=Axis,
     )
     _row("loop.lanes()", "i64 vector", rules.counting, "0, 1, 2, ...")
+
+
+def _leaves_of_memory() -> None:
     _row(
         "loop.binding()",
         "memory",
@@ -366,13 +369,8 @@ def _parts() -> None:
         rules.part,
         "What is left of x, if it is not small, beside the nearest multiple of pi / 2.",
     )
-    _row(
-        "loop.quadrant(x: value)",
-        "as x",
-        rules.part,
-        "Which multiple that is, modulo 4.",
-    )
+    _row("loop.quadrant(x: value)", "as x", rules.part, "Which multiple that is, modulo 4.")
 
 
-for _register in (_leaves, _indices, _control, _memory_ops, _lane_ops, _parts):
+for _register in (_leaves, _leaves_of_memory, _indices, _control, _memory_ops, _lane_ops, _parts):
     _register()

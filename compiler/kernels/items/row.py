@@ -22,7 +22,6 @@ from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.row_plan import (
     RowPlan,
     RowReduction,
-    RowResult,
     in_place_rows,
     plan_rows,
 )
@@ -171,7 +170,7 @@ class _Lowering:
                 return carried
 
             self._reduce(emitter, visit, live)
-            stored = self._stored(per_row=False)
+            stored = self.plan.stored(per_row=False)
             emitter.hoist([result.node for result, _ in stored], self.outer)
             made = [[each.emitter.emit_vector(r.node) for r, _ in stored] for each in positions]
             for each, values in zip(positions, made, strict=True):
@@ -221,7 +220,7 @@ class _Lowering:
             return self._sweep(emitter, carried, stage)
 
         self._reduce(emitter, visit, live)
-        stored = self._stored(per_row=False)
+        stored = self.plan.stored(per_row=False)
 
         def store() -> None:
             emitter.hoist([result.node for result, _ in stored], self.outer)
@@ -284,7 +283,7 @@ class _Lowering:
             total = self._combine(stage, carried)
             for each, values in zip(mine, total, strict=True):
                 emitter.given[each.op.result] = each.accumulator.finish(b, values, join=False)
-        stored = self._stored(per_row=True)
+        stored = self.plan.stored(per_row=True)
 
         def store() -> None:
             for result, ordinal in stored:
@@ -324,14 +323,6 @@ class _Lowering:
         return _like(carried, self.group.reduce(flat, join, self.shape.reduced_axis))
 
     # Results.
-
-    def _stored(self, per_row: bool) -> list[tuple[RowResult, int]]:
-        first = len(self.function.arguments)
-        return [
-            (each, first + place)
-            for place, each in enumerate(self.plan.results)
-            if each.per_row == per_row
-        ]
 
     def _where(self, conditions: Sequence[Value], body: Callable[[], None]) -> None:
         """Do it where all conditions hold."""

@@ -285,20 +285,12 @@ class _Lowering:
                     stack.enter_context(emitter.along(column, place, self.lanes, count))
             for stage in range(self.stages):
                 self._reduce_pass(emitters, stage)
-            for result, ordinal in self._stored(per_row=True):
+            for result, ordinal in self.plan.stored(per_row=True):
                 values = [emitter.emit(result.node) for emitter in emitters]
                 for emitter, value in zip(emitters, values, strict=True):
                     self._store(emitter, result, ordinal, value, count)
-            if self._stored(per_row=False):
+            if self.plan.stored(per_row=False):
                 self._store_pass(emitters, count)
-
-    def _stored(self, per_row: bool) -> list[tuple[RowResult, int]]:
-        first = len(self.function.arguments)
-        return [
-            (each, first + place)
-            for place, each in enumerate(self.plan.results)
-            if each.per_row == per_row
-        ]
 
     def _store(
         self,
@@ -360,7 +352,7 @@ class _Lowering:
                 emitter.given[each.op.result] = each.accumulator.finish(b, taken, self.along)
 
     def _store_pass(self, emitters: Sequence[Emitter], count: LoopIndex | None) -> None:
-        stored = self._stored(per_row=False)
+        stored = self.plan.stored(per_row=False)
         self._hoist(emitters, [result.node for result, _ in stored])
 
         def body(carried: list[Value], partial: LoopIndex | None) -> list[Value]:

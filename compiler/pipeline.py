@@ -64,7 +64,7 @@ from ingot.compiler.own_kernels import Kernel as OwnKernel
 from ingot.compiler.own_kernels import checked_kernels
 from ingot.compiler.rare_collections import rare_collections
 from ingot.compiler.read_source import copy_module, read_source, read_sources
-from ingot.compiler.report import Report
+from ingot.compiler.report import Report, TargetReport
 from ingot.compiler.report_target import report_target
 from ingot.compiler.state import State, apply_state
 from ingot.compiler.stream import convert as stream_convert
@@ -300,24 +300,8 @@ def _finish(
             made.append(_lower_target(lowered, target, data, first_kernel, driver))
     driver.prefix = ""
     reports = {each.target.name: each.report for each in made}
-    metadata: dict[str, Any] = {
-        "version": _version(),
-        "producer": str(module.attributes.get("producer", "")),
-        "options": options,
-        "targets": {
-            name: {
-                "variants": list(report.object_lengths),
-                "peaks": dict(report.peaks),
-                "host": dict(report.host),
-            }
-            for name, report in reports.items()
-        },
-    }
     renamed = renamed_dims(module.functions.values())
-    if renamed:
-        metadata["dims"] = {name: str(dim) for name, dim in renamed.items()}
-    if ADAPTERS in module.attributes:
-        metadata["lora"] = module.attributes[ADAPTERS]
+    metadata = _metadata(module, reports, renamed, options)
     section = driver.step("debug_info", lambda: debug_info(made)) if debug else b""
     codes = [each.code for each in made]
     file = driver.step(
@@ -332,6 +316,33 @@ def _finish(
         natives=named, python_natives=tuple(python),
     )  # fmt: skip
     return Module(file, report, python)
+
+
+def _metadata(
+    module: ir.Module,
+    reports: Mapping[str, TargetReport],
+    renamed: Mapping[str, Any],
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """What the file says of how it was made. `reports`: by target."""
+    metadata: dict[str, Any] = {
+        "version": _version(),
+        "producer": str(module.attributes.get("producer", "")),
+        "options": options,
+        "targets": {
+            name: {
+                "variants": list(report.object_lengths),
+                "peaks": dict(report.peaks),
+                "host": dict(report.host),
+            }
+            for name, report in reports.items()
+        },
+    }
+    if renamed:
+        metadata["dims"] = {name: str(dim) for name, dim in renamed.items()}
+    if ADAPTERS in module.attributes:
+        metadata["lora"] = module.attributes[ADAPTERS]
+    return metadata
 
 
 def _arithmetic(module: ir.Module) -> dict[str, Any]:

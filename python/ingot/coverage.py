@@ -83,18 +83,28 @@ def coverage_lines(path: str, coverage: Coverage) -> Iterator[str]:
 
 def coverage_markdown() -> str:
     """The page as Markdown."""
+    from ingot.compiler.frontends.stablehlo import importer as _stablehlo  # noqa: F401 - as below
+    from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS
+    from ingot.compiler.frontends.stablehlo.lowerings.rare import REFUSED
+
+    parts = [
+        _HEAD,
+        *_onnx_parts(),
+        "\n## StableHLO\n\n",
+        _list("Taken", set(LOWERINGS) - set(REFUSED)),
+        "Not taken, nor any other op:\n\n",
+        *(f"- `{name}`: {reason}\n" for name, reason in sorted(REFUSED.items())),
+        *_torch_parts(),
+        *_tflite_parts(),
+    ]
+    return "".join(parts)
+
+
+def _onnx_parts() -> Iterator[str]:
     import onnx
 
     from ingot.compiler.frontends.onnx import importer as _importer  # noqa: F401 - fills the table
-    from ingot.compiler.frontends.onnx.registry import (
-        CLASSIC,
-        MICROSOFT,
-        STRINGS,
-        registered_ops,
-    )
-    from ingot.compiler.frontends.stablehlo import importer as _stablehlo  # noqa: F401 - likewise
-    from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS
-    from ingot.compiler.frontends.stablehlo.lowerings.rare import REFUSED
+    from ingot.compiler.frontends.onnx.registry import CLASSIC, MICROSOFT, STRINGS, registered_ops
 
     taken = {*registered_ops(), *registered_ops(STRINGS)}
     schemas = {
@@ -107,26 +117,15 @@ def coverage_markdown() -> str:
         for name, each in schemas.items()
         if name not in taken and (each.has_function or each.has_context_dependent_function)
     }
-    rest = set(schemas) - taken - bodies
-    parts = [
-        _HEAD,
-        _list("Taken", taken & set(schemas)),
-        _list("Taken through the body that the standard gives them", bodies),
-        _list("Not taken", rest),
-        "\nOf the domain `com.microsoft`, which onnxruntime and its tools write:\n\n",
-        _list("Taken", set(registered_ops(MICROSOFT))),
-        _list("Not taken", set(_OTHER_MICROSOFT_OPS.split()) - set(registered_ops(MICROSOFT))),
-        "Of the domain `ai.onnx.ml`, classic models:\n\n",
-        _list("Taken", set(registered_ops(CLASSIC))),
-        "Of other domains only functions that the model brings are taken.\n",
-        "\n## StableHLO\n\n",
-        _list("Taken", set(LOWERINGS) - set(REFUSED)),
-        "Not taken, nor any other op:\n\n",
-        *(f"- `{name}`: {reason}\n" for name, reason in sorted(REFUSED.items())),
-        *_torch_parts(),
-        *_tflite_parts(),
-    ]
-    return "".join(parts)
+    yield _list("Taken", taken & set(schemas))
+    yield _list("Taken through the body that the standard gives them", bodies)
+    yield _list("Not taken", set(schemas) - taken - bodies)
+    yield "\nOf the domain `com.microsoft`, which onnxruntime and its tools write:\n\n"
+    yield _list("Taken", set(registered_ops(MICROSOFT)))
+    yield _list("Not taken", set(_OTHER_MICROSOFT_OPS.split()) - set(registered_ops(MICROSOFT)))
+    yield "Of the domain `ai.onnx.ml`, classic models:\n\n"
+    yield _list("Taken", set(registered_ops(CLASSIC)))
+    yield "Of other domains only functions that the model brings are taken.\n"
 
 
 def _torch_parts() -> Iterator[str]:

@@ -19,6 +19,7 @@ def add_quantize(commands: Any) -> None:
     parser.add_argument("model", nargs="+", help="as of `ingot compile`")
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the module file")
     _add_choices(parser)
+    _add_accuracy(parser)
     parser.add_argument(
         "--no-measure",
         action="store_true",
@@ -63,6 +64,16 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         help="weights of a row that share a scale (all of int8, 32 below)",
     )
     parser.add_argument(
+        "--precision",
+        default="f32",
+        metavar="NAME",
+        help="of what meets weights in groups: f32, or int8, as of `ingot compile` (%(default)s)",
+    )
+
+
+def _add_accuracy(parser: argparse.ArgumentParser) -> None:
+    """How numbers of few bits are chosen, and how wrong they may be."""
+    parser.add_argument(
         "--method",
         default="mse",
         metavar="NAME",
@@ -78,12 +89,6 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="ERROR",
         help="leave layers float whose relative error would be greater, such as 0.05",
-    )
-    parser.add_argument(
-        "--precision",
-        default="f32",
-        metavar="NAME",
-        help="of what meets weights in groups: f32, or int8, as of `ingot compile` (%(default)s)",
     )
 
 

@@ -154,10 +154,9 @@ class Walk:
         forks = [each for each in (*known, *bodies.captured.values()) if isinstance(each, Forked)]
         if forks:
             return self._lower_forked(forks[0], node, known, scope, bodies)
-        if any(isinstance(each, Strings) for each in known):
-            lower = find_lowering(STRINGS, node.op_type, opset) or lower
-        if any(isinstance(each, StringItems) for each in known):
-            lower = find_lowering(STRING_ITEMS, node.op_type, opset) or lower
+        for kind, table in ((Strings, STRINGS), (StringItems, STRING_ITEMS)):
+            if any(isinstance(each, kind) for each in known):
+                lower = find_lowering(table, node.op_type, opset) or lower
         try:
             with well_formed():
                 if function is None:

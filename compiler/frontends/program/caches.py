@@ -10,6 +10,8 @@ are none that anybody ever had, so a pool that grows needs nothing but more rows
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ingot.compiler.frontends.cached_tokens import Grid, Line, Tokens
@@ -84,15 +86,31 @@ def cache(
     numbers = {"heads": heads, "dim": dim, "sequences": sequences, "layers": layers, "page": page}
     given_too = {"capacity": capacity, "pages": pages, "value_dim": value_dim}
     numbers |= {key: number for key, number in given_too.items() if number is not None}
-    for key, number in (numbers | {"window": window, "slack": slack}).items():
-        least = 1 if key in numbers else 0
+    _check_numbers(numbers, {"window": window, "slack": slack})
+    _check_layout(layout, capacity, window, pages)
+    if dtype not in ("f32", "f16", "bf16"):
+        raise CompileError(f"cache: dtype is {dtype!r}, expected 'f32', 'f16' or 'bf16'")
+    if layout != "paged":
+        page = window + slack if layout == "ring" else capacity or 0
+        pages = sequences
+    elif capacity is not None and pages is None:
+        pages = sequences * -(-capacity // page)
+    dims = dim, value_dim or dim
+    return Cache(heads, dims, layers, name, layout, window, page, pages, capacity, sequences, dtype)
+
+
+def _check_numbers(positive: Mapping[str, int], others: Mapping[str, int]) -> None:
+    """Those of the first are at least 1, of the second at least 0."""
+    for key, number in {**positive, **others}.items():
+        least = 1 if key in positive else 0
         if not isinstance(number, int) or isinstance(number, bool) or number < least:
             wanted = "a positive integer" if least else "an integer of at least 0"
             raise CompileError(f"cache: {key} is {number!r}, expected {wanted}")
+
+
+def _check_layout(layout: str, capacity: int | None, window: int, pages: int | None) -> None:
     if layout not in ("linear", "ring", "paged"):
         raise CompileError(f"cache: layout is {layout!r}, expected 'linear', 'ring' or 'paged'")
-    if dtype not in ("f32", "f16", "bf16"):
-        raise CompileError(f"cache: dtype is {dtype!r}, expected 'f32', 'f16' or 'bf16'")
     if layout == "ring" and (window < 1 or capacity is not None):
         raise CompileError("cache: a ring has a window= and perhaps a slack=, and no capacity=")
     if layout == "linear" and capacity is None:
@@ -101,18 +119,9 @@ def cache(
         raise CompileError("cache: pages= is for paged caches")
     if layout == "paged" and capacity is None and pages is not None:
         raise CompileError("cache: pages= needs a capacity=; without both the cache grows")
-    if layout != "paged":
-        page = window + slack if layout == "ring" else capacity or 0
-        pages = sequences
-    elif capacity is not None and pages is None:
-        pages = sequences * -(-capacity // page)
-    made = Cache()
-    made.heads, made.dims, made.layers, made.name = heads, (dim, value_dim or dim), layers, name
-    made.layout, made.window, made.page, made.pages = layout, window, page, pages
-    made.capacity, made.sequences, made.element = capacity, sequences, dtype
-    return made
 
 
+@dataclass(repr=False, eq=False)
 class Cache:
     """See `cache`. Its methods are for functions that are being traced."""
 

@@ -186,9 +186,10 @@ def multiply_rows(
     one, or a part of one that an index chooses, and that gives something. Either side may be the
     weight; the result's axes are put back in order."""
     a, b = op.operands
-    if DotGeneral.of(op).lhs_batch or not _is_packable(op) or (a in weights and b in weights):
+    dot = DotGeneral.of(op)
+    if dot.lhs_batch or not _is_packable(op) or (a in weights and b in weights):
         return None
-    a_contract, b_contract = DotGeneral.of(op).lhs_contract, DotGeneral.of(op).rhs_contract
+    a_contract, b_contract = dot.lhs_contract, dot.rhs_contract
     if a in weights or (b not in weights and _chosen_part(b, weights) is None):
         a, b, a_contract, b_contract = b, a, b_contract, a_contract
     part = None if b in weights else _chosen_part(b, weights)
@@ -221,11 +222,11 @@ def multiply_rows(
         return None
     n_shape = [b_type.shape[axis] for axis in b_free]
     result = _reshaped(made, [*m_shape, *n_shape], builder)
-    if op.operands[0] is b:  # the weight was on the left: its axes come first
-        m_count, n_count = len(m_shape), len(n_shape)
-        order = [*range(m_count, m_count + n_count), *range(m_count)]
-        result = _transposed(result, order, builder)
-    return [result]
+    if op.operands[0] is not b:
+        return [result]
+    # The weight was on the left: its axes come first.
+    rank = len(m_shape) + len(n_shape)
+    return [_transposed(result, [*range(len(m_shape), rank), *range(len(m_shape))], builder)]
 
 
 def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:

@@ -1,7 +1,7 @@
 """An entry around one conv_winograd, as schedules see it: shapes, transforms, epilogue.
 
-A tile is 4x4 results made of 6x6 inputs. The transforms work on vectors of features or
-columns, `lanes` at a time. This file chooses nothing.
+A tile is 4x4 results made of 6x6 inputs of each frame under it. The transforms work on vectors of
+features or columns, `lanes` at a time. This file chooses nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ingot.compiler.graph.forms.winograd import OUTPUT, POINTS
 from ingot.compiler.graph.ops import ConvWinograd
-from ingot.compiler.ir import Function, Op, Value, tensor_type
+from ingot.compiler.ir import Function, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
@@ -24,11 +24,6 @@ __all__ = ["Tile", "Vectors", "WinogradEntry"]
 
 F32 = dtype("f32")
 Vectors = list[Value]
-
-
-def _pads_in_front(root: Op) -> list[int]:
-    """Zeros above and to the left of the image."""
-    return list(known_dims(before for before, _ in ConvWinograd.of(root).padding))
 
 
 @dataclass(frozen=True)
@@ -52,17 +47,24 @@ class WinogradEntry:
         self.ordinals = [function.arguments.index(value) for value in root.operands]
         self.x = self.b.binding(self.ordinals[0], x.dtype)
         self.u = self.b.binding(self.ordinals[1], F32)
-        self.features, n = known_dims((x.shape[3], result.shape[3]))
-        self.top, self.left = _pads_in_front(root)
+        self.features, n = known_dims((x.shape[-1], result.shape[-1]))
+        is_deep = x.rank == 5
+        self.taps = ConvWinograd.of(root).taps(x, tensor_type(root.operands[1]))
+        """Frames under a result, 1 without a depth."""
+        before = known_dims(before for before, _ in ConvWinograd.of(root).padding)
+        self.front, self.top, self.left = before if is_deep else (0, *before)
         self.panels = n // PANEL
         self.lanes = lanes
-        rows, columns = (ceildiv(size, OUTPUT) for size in result.shape[1:3])
+        rows, columns = (ceildiv(size, OUTPUT) for size in result.shape[-3:-1])
         self.tiles = x.shape[0] * rows * columns
-        """Those of all images."""
-        self.direct = 18 * product(result.shape) * self.features
+        """Those of a frame of all images."""
+        self.direct = 18 * product(result.shape) * self.features * self.taps
         """Operations of the direct sum."""
-        self.height, self.width = map(self.b.dim, x.shape[1:3])
-        self.out_height, self.out_width = map(self.b.dim, result.shape[1:3])
+        self.frames = result.shape[1] if is_deep else 1
+        self.depth = self.b.dim(x.shape[1]) if is_deep else 1
+        self.out_depth = self.b.dim(self.frames)
+        self.height, self.width = map(self.b.dim, x.shape[-3:-1])
+        self.out_height, self.out_width = map(self.b.dim, result.shape[-3:-1])
         self.tall, self.across = self.b.dim(rows), self.b.dim(columns)
 
     def tile(self, number: Index) -> Tile:
@@ -74,6 +76,11 @@ class WinogradEntry:
             b.mul(b.rem(row, self.tall), OUTPUT),
             b.mul(b.rem(number, self.across), OUTPUT),
         )
+
+    def under(self, frame: Index, tap: Index) -> tuple[Index, Value | None]:
+        """The frame of the input at one place of the window, and whether it is there."""
+        place = self.b.sub(self.b.add(frame, tap), self.front)
+        return self.clip(place, self.depth, self.depth != 1 or self.taps != 1 or self.front != 0)
 
     def kernel(
         self,

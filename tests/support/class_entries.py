@@ -59,6 +59,10 @@ ENTRIES: dict[str, Callable[[], Function]] = {
         ["f32[1,7,9,4]", "f32[36,1,4,16]"],
         lambda b, x, u: b.op("conv_winograd", x, u, padding=((1, 1), (1, 1)), n=16),
     ),
+    "winograd with a depth": lambda: entry(
+        ["f32[1,5,6,5,16]", "f32[36,1,48,16]"],
+        lambda b, x, u: b.op("conv_winograd", x, u, padding=((1, 1),) * 3, n=16),
+    ),
     "winograd of narrow images": lambda: entry(
         ["f16[1,7,9,4]", "f32[36,1,4,16]"],
         lambda b, x, u: b.op("conv_winograd", x, u, padding=((1, 1), (1, 1)), n=16),

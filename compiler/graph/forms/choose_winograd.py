@@ -1,14 +1,16 @@
-"""Gives 3x3 convolutions to Winograd's F(4, 3) where that takes far fewer products.
+"""Gives 3x3 and 3x3x3 convolutions to Winograd's F(4, 3) where that takes far fewer products.
 
-Only with stride 1 and a weight that is known before the first call. Images whose size is known
-only at the call are taken to be large. The weight is transformed and packed by plain ops, f32[36,
-panels, features, 16], four times as many numbers as before: `split_init` moves that to load
-time. Narrow floats are widened first, products summed in f32, so that a result is rounded once,
-as by the direct sum. Errors stay near those of that: tests gate them.
+Of a window with a depth, of any size, these are the last two dims. Only with stride 1 and a weight
+that is known before the first call. Images whose size is known only at the call are taken to be
+large. The weight is transformed and packed by plain ops, f32[36, panels, depth * features, 16],
+four times as many numbers as before: `split_init` moves that to load time. Narrow floats are
+widened first, products summed in f32, so that a result is rounded once, as by the
+direct sum. Errors stay near those of that: tests gate them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,8 +21,8 @@ from ingot.compiler.graph.forms.round_rows import precision_of
 from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT, WINDOW, weight_matrix
 from ingot.compiler.graph.ops import PANEL, Convolution
 from ingot.compiler.graph.rewriter import rewrite, weights_of
-from ingot.compiler.ir import Module, Op, Value
-from ingot.compiler.ir.dims import Dim, known_dims
+from ingot.compiler.ir import Module, Op, TensorType, Value
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product
 from ingot.hal.spec import dtype
 
 __all__ = ["choose_winograd"]
@@ -32,6 +34,13 @@ with AVX-512, the direct sum 261; with 16, 42 and 81, left to the direct sum, wh
 _TILES = {"f32": 1, "f16": 16, "bf16": 16}
 """Tiles that share the weights, at least, per dtype: transformed, narrow ones are eight times as
 long, and read from memory that often."""
+
+_TILES_OF_FRAMES = 16
+"""The same with a depth, whose taps are as many weights again: 256 features of 4 x 14 x 14, 64
+tiles, are worth it, 512 of 2 x 7 x 7 are not."""
+
+_DEPTH = 4096
+"""Terms of a product, at most: transformed inputs of a tile fit a worker's scratch."""
 
 _GAIN = {"f32": 0.5, "int8": 0.5, "bf16": 0.25}
 """Products that may be left of the direct sum's, by precision: edges of small images waste tiles.
@@ -60,43 +69,59 @@ def _pays(op: Op, gain: float) -> bool:
     if x.dtype.name not in _TILES or w.dtype is not x.dtype or result.dtype is not x.dtype:
         return False
     convolution = Convolution.of(op)
-    if x.rank != 4 or not is_channels_last(op) or convolution.groups != 1:
+    if x.rank not in (4, 5) or not is_channels_last(op) or convolution.groups != 1:
         return False
     steps = (*convolution.strides, *convolution.lhs_dilation, *convolution.rhs_dilation)
-    if any(step != 1 for step in steps) or w.shape[:2] != (WINDOW, WINDOW):
+    if any(step != 1 for step in steps) or w.shape[-4:-2] != (WINDOW, WINDOW):
         return False
-    for features in w.shape[2:]:
+    for features in w.shape[-2:]:
         if not isinstance(features, int) or features < _FEATURES or features % PANEL:
             return False
+    depth = product((*w.shape[:-4], w.shape[-2]))
+    if not isinstance(depth, int) or depth > _DEPTH:
+        return False
+    return _leaves_few_products(op, x, result, gain)
+
+
+def _leaves_few_products(op: Op, x: TensorType, result: TensorType, gain: float) -> bool:
+    """Whether at most `gain` of them are left, and tiles enough share the weights."""
+    window = tensor_type(op.operands[1]).shape
     left: float = 1.0
     tiles: Dim = result.shape[0]
-    for size, out, pair in zip(x.shape[1:3], result.shape[1:3], convolution.padding, strict=True):
+    sizes = zip(x.shape[1:-1], result.shape[1:-1], Convolution.of(op).padding, window, strict=False)
+    for axis, (size, out, pair, taps) in enumerate(sizes):
+        tile = 1 if axis < x.rank - 4 else OUTPUT
         pads = [pad for pad in pair if isinstance(pad, int) and pad >= 0]
         if len(pads) != len(pair):
             return False
         if isinstance(size, int) and isinstance(out, int):
             if size <= 0 or out <= 0:
                 return False
-            left *= -(-out // OUTPUT) * INPUT / (out * WINDOW)
-            tiles *= -(-out // OUTPUT)
-            continue
-        if sum(pads) >= WINDOW:
+            tiles *= -(-out // tile)
+        elif sum(pads) >= known_dim(taps):
             return False  # an image without rows would give some
-        left *= INPUT / (OUTPUT * WINDOW)
-        tiles *= out
-    few = isinstance(tiles, int) and tiles < _TILES[x.dtype.name]
+        else:
+            tiles *= out
+        if tile == OUTPUT:
+            part = -(-out // OUTPUT) / out if isinstance(out, int) else 1 / OUTPUT
+            left *= part * INPUT / WINDOW
+    least = max(_TILES[x.dtype.name], _TILES_OF_FRAMES if x.rank == 5 else 1)
+    few = isinstance(tiles, int) and tiles < least
     return left <= gain and not few
 
 
 def _winograd(op: Op, builder: Builder) -> Value:
     x, w = op.operands
-    features, n = known_dims(tensor_type(w).shape[-2:])
+    *taps, _, _, features, n = known_dims(tensor_type(w).shape)
+    first = len(taps)
     if tensor_type(w).dtype is not dtype("f32"):
         w = builder.value("convert", w, dtype=dtype("f32"))
     # In panels before the transform: it reads a quarter of what it writes.
-    panels = builder.value("reshape", w, shape=(WINDOW * WINDOW, features, n // PANEL, PANEL))
-    panels = builder.value("transpose", panels, permutation=(0, 2, 1, 3))
-    flat = builder.value("reshape", panels, shape=(WINDOW * WINDOW, features * n))
+    panels = builder.value("reshape", w, shape=(*taps, WINDOW**2, features, n // PANEL, PANEL))
+    order = (first, first + 2, *range(first), first + 1, first + 3)
+    panels = builder.value("transpose", panels, permutation=order)
+    features *= math.prod(taps)
+    flat = builder.value("reshape", panels, shape=(WINDOW**2, features * n))
     ahead = weight_matrix()
     both = builder.constant(np.kron(ahead, ahead).astype(np.float32))
     u = builder.value(

@@ -392,21 +392,28 @@ class ConvPacked(Attributes):
 
 @dataclass(frozen=True)
 class ConvWinograd(Attributes):
-    """Convolution of [batch, height, width, features] with a 3x3 window, by Winograd's F(4, 3): u
-    is the transformed weight, [36, panels, features, 16], in the dtype of sums."""
+    """Convolution of [batch, height, width, features] with a 3x3 window, by Winograd's F(4, 3), or
+    of [batch, depth, height, width, features] with one of [taps, 3, 3]: u is the transformed
+    weight, [36, panels, taps * features, 16], in the dtype of sums."""
 
     padding: Pairs = field(metadata=by_operands(_no_padding))
     n: int
 
     def result(self, x: TensorType, u: TensorType) -> TensorType:
-        require(x.rank == 4, f"x must be [batch, height, width, features], got {x}")
+        require(x.rank in (4, 5), f"x must be [batch, depth?, height, width, features], got {x}")
         sums = "f64" if x.dtype.bytes == 8 else "f32"
         require(u.dtype.name == sums, f"u is {u}, expected the dtype of sums, {sums}")
-        wanted = (INPUT * INPUT, ceildiv(self.n, PANEL), x.shape[-1], PANEL)
+        taps = self.taps(x, u) if u.rank == 4 else 1
+        wanted = (INPUT * INPUT, ceildiv(self.n, PANEL), taps * x.shape[-1], PANEL)
         require(u.shape == wanted, f"u is {u}, expected {TensorType(u.dtype, wanted)}")
-        ones, window = (1, 1), (WINDOW, WINDOW)
+        ones, window = (1,) * (x.rank - 2), (taps, WINDOW, WINDOW)[5 - x.rank :]
         spatial = _spatial_dims(x.shape[1:-1], window, ones, self.padding, ones, ones)
         return TensorType(x.dtype, (x.shape[0], *spatial, self.n))
+
+    def taps(self, x: TensorType, u: TensorType) -> int:
+        """The size of the window along the depth, 1 without one."""
+        depth, features = known_dims((u.shape[2], x.shape[-1]))
+        return max(depth // max(features, 1), 1) if x.rank == 5 else 1
 
 
 def lanes_of_groups(lanes: int, inputs: int, outputs: int) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT, WINDOW, input_matrix, output_matrix
 from ingot.compiler.graph.ops.contraction import code_planes, parse_layout
@@ -206,12 +208,20 @@ def _conv_packed(
 @quiet
 def _conv_winograd(x: Array, u: Array, *, padding: tuple[tuple[int, int], ...], n: int) -> Array:
     """Tiles of 6x6 inputs, transformed, multiplied per place, transformed back, in f64."""
+    if x.ndim == 5:  # frames under a window, side by side as features
+        front, taps = padding[0], u.shape[2] // x.shape[-1]
+        frames = sliding_window_view(np.pad(x, ((0, 0), front, *[(0, 0)] * 3)), taps, axis=1)
+        images = np.moveaxis(frames, -1, -2).reshape(
+            (math.prod(frames.shape[:2]), *x.shape[2:4], u.shape[2])
+        )
+        result = _conv_winograd(images, u, padding=padding[1:], n=n)
+        return result.reshape((*frames.shape[:2], *result.shape[1:]))
     wide = np.pad(x.astype(np.float64), ((0, 0), *padding, (0, 0)))
     height, width = wide.shape[1] - WINDOW + 1, wide.shape[2] - WINDOW + 1
     tall, across = -(-height // OUTPUT), -(-width // OUTPUT)
     more = [(0, tall * OUTPUT - height), (0, across * OUTPUT - width)]
     wide = np.pad(wide, ((0, 0), *more, (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(wide, (INPUT, INPUT), axis=(1, 2))
+    windows = sliding_window_view(wide, (INPUT, INPUT), axis=(1, 2))
     tiles = windows[:, ::OUTPUT, ::OUTPUT]  # [batch, tall, across, features, 6, 6]
     ahead = input_matrix() @ tiles @ input_matrix().T
     weight = np.transpose(u.astype(np.float64), (0, 2, 1, 3)).reshape(INPUT, INPUT, x.shape[-1], -1)

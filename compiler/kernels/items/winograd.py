@@ -11,6 +11,7 @@ each item transforms one column of a tile and runs the epilogue on its 16 result
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT
@@ -75,26 +76,38 @@ class _Winograd(WinogradEntry):
         self.local_length = length
 
     def lower(self) -> Kernel:
-        b, step = self.b, self.step
+        b = self.b
         zero = b.constant(0.0, F32, LANES)
-        with b.for_(0, self.features, step, [zero] * TILES) as loop:
-            self._transform(loop.index)
-            b.barrier()
-            sums = self._multiply(loop.index, loop.carried)
-            b.barrier()
-            loop.yield_(*sums)
+        sums = [zero] * TILES
+        if self.taps == 1:
+            sums = self._add_tap(sums, 0)
+        else:
+            with b.for_(0, self.taps, 1, sums) as loop:
+                loop.yield_(*self._add_tap(loop.carried, loop.index))
+            sums = loop.results
         for first in range(0, TILES, ROUND):
-            self._put_back(loop.results[first : first + ROUND])
+            self._put_back(sums[first : first + ROUND])
             b.barrier()
             self._write(first)
             b.barrier()
         return self.kernel(
-            (self.tiles, self.panels, 1),
+            (self.tiles, self.panels, self.frames),
             (TILES, 1, 1),
-            GroupWinogradSchedule(TILES, QUARTERS, step),
+            GroupWinogradSchedule(TILES, QUARTERS, self.step),
             local_size=(QUARTERS, PLACES, 1),
             local_length=self.local_length,
         )
+
+    def _add_tap(self, sums: Sequence[Value], tap: Index) -> list[Value]:
+        """`sums` and the products of the frames at one place of the window along the depth."""
+        b = self.b
+        with b.for_(0, self.features, self.step, sums) as loop:
+            self._transform(loop.index, tap)
+            b.barrier()
+            following = self._multiply(loop.index, tap, loop.carried)
+            b.barrier()
+            loop.yield_(*following)
+        return loop.results
 
     def _tile(self, number: Index) -> Tile:
         """Tile `number` of the group; those beyond the last repeat it."""
@@ -103,18 +116,18 @@ class _Winograd(WinogradEntry):
 
     # Inputs: [36][features of a step][tiles], rows of tiles PITCH elements apart.
 
-    def _transform(self, feature: Index) -> None:
+    def _transform(self, feature: Index, tap: Index) -> None:
         """B^T d B of all tiles for the step's features."""
         b, count = self.b, TILES * self.step
         for first in range(0, count, ITEMS):
             number = b.add(self.item, first)
-            body = partial(self._transform_one, feature, number)
+            body = partial(self._transform_one, feature, tap, number)
             if first + ITEMS <= count:
                 body()
             else:
                 b.if_(b.compare("lt", number, count), body)
 
-    def _transform_one(self, start: Index, number: Index) -> None:
+    def _transform_one(self, start: Index, tap: Index, number: Index) -> None:
         """One feature of a tile: neighbouring items take neighbouring features."""
         b = self.b
         step, place = b.rem(number, self.step), b.div(number, self.step)
@@ -124,6 +137,10 @@ class _Winograd(WinogradEntry):
         if self.features % self.step:
             live = b.compare("lt", feature, self.features)
             feature = b.min(feature, self.features - 1)
+        frame, is_there = self.under(b.workgroup(2), tap)
+        if is_there is not None:
+            live = is_there if live is None else b.op("and", live, is_there)
+        tile = replace(tile, image=b.add(b.mul(tile.image, self.depth), frame))
         lines = [self.forward(line) for line in self._load_tile(tile, feature, live)]
         for j in range(INPUT):
             for i, value in enumerate(self.forward([line[j] for line in lines])):
@@ -154,11 +171,12 @@ class _Winograd(WinogradEntry):
 
     # Products.
 
-    def _multiply(self, feature: Index, sums: Sequence[Value]) -> list[Value]:
+    def _multiply(self, feature: Index, tap: Index, sums: Sequence[Value]) -> list[Value]:
         """The step's features of the item's place: 16 tiles times four columns."""
         b = self.b
         panel = b.add(b.mul(self.place, self.panels), self.panel)
-        weights = b.mul(b.add(b.mul(panel, self.features), feature), PANEL)
+        line = b.add(b.mul(b.add(b.mul(panel, self.taps), tap), self.features), feature)
+        weights = b.mul(line, PANEL)
         weights = b.add(weights, b.mul(self.quarter, LANES))
         inputs = b.mul(self.place, self.step * PITCH)
         count: Index = self.step
@@ -204,7 +222,8 @@ class _Winograd(WinogradEntry):
             places = [b.add((i * INPUT + j) * ROUND * PANEL, self.item) for i in range(INPUT)]
             lines.append(self.backward([b.load(self.products, at) for at in places]))
         column = b.add(b.mul(self.panel, PANEL), b.rem(self.item, PANEL))
-        images = b.mul(tile.image, self.out_height)
+        image = b.add(b.mul(tile.image, self.out_depth), b.workgroup(2))
+        images = b.mul(image, self.out_height)
         for i in range(OUTPUT):
             row = b.add(tile.row, i)
             base = b.mul(b.add(images, row), self.out_width)

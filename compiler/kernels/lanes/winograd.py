@@ -6,16 +6,21 @@ features]; then, a few panels at a time, multiplies each with its own weight mat
 register tile of all contractions, transforms the 36 products of a tile back, and runs the
 epilogue on its 16 results. Inputs outside the image are zero; tiles that lie inside need no
 test.
+
+With a depth a workgroup takes the same tiles of some frames, which follow each other, and
+transforms those of all frames under them once: 36 matrices [frames, tiles, features], where a tap
+of the window along the depth is as many rows further on as there are tiles.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import modulo
+from ingot.compiler.ir.dims import Dim, modulo
 from ingot.compiler.kernels.epilogue import Position
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index
@@ -45,6 +50,9 @@ SCRATCH_LENGTH = 512 << 10
 WANTED_TILES = 24
 """Tiles that share a pass over the weights, which are too large for caches: as many if they fit."""
 
+MOST_FRAMES = 4
+"""Frames of a workgroup: those under them that a neighbour transforms, too, are fewer then."""
+
 PANELS_OF_ANY_IMAGE = 16
 """Panels of a workgroup where the size of the image, and so the count of workgroups, is not
 known: the inputs are transformed once for so many."""
@@ -52,10 +60,11 @@ known: the inputs are transformed once for so many."""
 
 @dataclass(frozen=True)
 class WinogradSchedule:
-    """Register tile, and the 4x4 tiles and panels of a workgroup."""
+    """Register tile, and the 4x4 tiles, frames and panels of a workgroup."""
 
     tile: TileShape
     tiles: int
+    frames: int
     block_panels: int
 
 
@@ -72,28 +81,48 @@ class _Winograd(WinogradEntry):
         while self.features % self.lanes:
             self.lanes //= 2
         self.schedule = self._choose(target)
-        self.block = self.schedule.tiles
+        self.block = self.schedule.tiles  # of a frame
+        self.made = self.schedule.frames * self.block
+        self.read = self.made + (self.taps - 1) * self.block
 
     def _choose(self, target: TargetInfo) -> WinogradSchedule:
         columns = choose_columns(self.panels, target, self.lanes)
-        tiles = self._choose_tiles(columns, choose_rows(self.tiles, columns, target, self.lanes))
+        most = choose_rows(self.tiles, columns, target, self.lanes)
+        frames = self._choose_frames(columns)
+        tiles = self._choose_tiles(self._length(frames, columns), frames, most)
         panels = self.panels
         if isinstance(self.tall, int) and isinstance(self.across, int):
             blocks = -(-self.tall * self.across // tiles)
+            if isinstance(self.frames, int):
+                blocks *= -(-self.frames // frames)
             splits = max(1, min(panels // columns, WANTED_WORKGROUPS // blocks))
             panels = -(-panels // splits)
         else:
             panels = min(panels, PANELS_OF_ANY_IMAGE)
         panels = min(-(-panels // columns) * columns, self.panels)
-        rows = choose_rows(tiles, columns, target, self.lanes)
-        return WinogradSchedule(panel_tile(rows, columns, self.lanes), tiles, panels)
+        rows = choose_rows(tiles * frames, columns, target, self.lanes)
+        return WinogradSchedule(panel_tile(rows, columns, self.lanes), tiles, frames, panels)
 
-    def _choose_tiles(self, columns: int, height: int) -> int:
-        """Tiles of a workgroup: where the size of the image is known, whole rows, evenly split,
-        else whole register tiles, of `height`."""
-        length = PLACES * (self.features + columns * PANEL) * F32.bytes
+    def _length(self, frames: int, columns: int) -> int:
+        """Bytes of scratch for a tile of some frames."""
+        features = (frames + self.taps - 1) * self.features
+        return PLACES * (features + frames * columns * PANEL) * F32.bytes
+
+    def _choose_frames(self, columns: int) -> int:
+        """Frames of a workgroup: evenly split, where their count is known."""
+        frames = MOST_FRAMES
+        if isinstance(self.frames, int):
+            depth = max(self.frames, 1)
+            frames = -(-depth // -(-depth // frames))
+        while frames > 1 and self._length(frames, columns) > MOST_SCRATCH:
+            frames -= 1
+        return frames
+
+    def _choose_tiles(self, length: int, frames: int, height: int) -> int:
+        """Tiles of a workgroup, of `length` bytes: where the size of the image is known, whole
+        rows, evenly split, else whole register tiles, of `height`."""
         most = MOST_SCRATCH // length
-        wanted = max(SCRATCH_LENGTH // length, min(most, WANTED_TILES), 1)
+        wanted = max(SCRATCH_LENGTH // length, min(most, -(-WANTED_TILES // frames)), 1)
         if isinstance(self.tall, int) and isinstance(self.across, int) and self.across <= most:
             rows = min(max(wanted // self.across, 1), self.tall)
             if self.tall <= 4 and self.tall * self.across <= most:
@@ -103,52 +132,63 @@ class _Winograd(WinogradEntry):
 
     def lower(self) -> Kernel:
         b, schedule = self.b, self.schedule
-        start = b.mul(b.workgroup(0), self.block)
-        count: Index = self.block
-        if modulo(self.tiles, self.block) != 0:
-            count = b.min(b.sub(b.dim(self.tiles), start), self.block)
+        self.start, self.count = self._part(0, self.tiles, self.block)
+        self.frame, self.live = self._part(2, self.frames, schedule.frames)
         first = b.mul(b.workgroup(1), schedule.block_panels)
         last = b.min(b.add(first, schedule.block_panels), self.panels)
-        self._transform_inputs(start, count)
+        self._transform_inputs()
         width = schedule.tile.panels
         full = b.mul(b.div(b.sub(last, first), width), width)
         with b.for_(first, b.add(first, full), width) as loop:
-            self._panels(start, count, loop.index, schedule.tile)
+            self._panels(loop.index, schedule.tile)
         if self.panels % width:
             single = panel_tile(schedule.tile.rows, 1, self.lanes)
             with b.for_(b.add(first, full), last) as loop:
-                self._panels(start, count, loop.index, single)
+                self._panels(loop.index, single)
         return self.kernel(
-            (self.tiles, self.panels, 1),
-            (self.block, schedule.block_panels, 1),
+            (self.tiles, self.panels, self.frames),
+            (self.block, schedule.block_panels, schedule.frames),
             schedule,
             self._products_offset() + self._products_length(),
         )
 
-    # Scratch: transformed inputs [36][tiles][features], products [36][tiles][columns].
+    def _part(self, axis: int, whole: Dim, block: int) -> tuple[Index, Index]:
+        """First and count of what the workgroup has of a dim of the grid."""
+        b = self.b
+        if whole == block:
+            return 0, block
+        start = b.mul(b.workgroup(axis), block)
+        if modulo(whole, block) == 0:
+            return start, block
+        return start, b.min(b.sub(b.dim(whole), start), block)
+
+    # Scratch: transformed inputs [36][frames][tiles][features], products [36][frames][tiles]
+    # [columns].
 
     def _products_offset(self) -> int:
-        return PLACES * self.block * self.features * 4
+        return PLACES * self.read * self.features * 4
 
     def _products_length(self) -> int:
-        return PLACES * self.block * self.schedule.tile.panels * PANEL * 4
+        return PLACES * self.made * self.schedule.tile.panels * PANEL * 4
 
     # Transform of the inputs.
 
-    def _transform_inputs(self, start: Index, count: Index) -> None:
+    def _transform_inputs(self) -> None:
         b = self.b
-        image = b.mul(b.mul(self.height, self.width), self.features)
-        with b.for_(0, count) as loop:
-            tile = self.tile(b.add(start, loop.index))
-            row, column = b.sub(tile.row, self.top), b.sub(tile.column, self.left)
-            base = b.mul(tile.image, image)
-            inside = self._inside(row, self.height)
-            inside = b.op("and", inside, self._inside(column, self.width))
-            b.if_(
-                inside,
-                partial(self._tile_inputs, base, row, column, loop.index, False),
-                partial(self._tile_inputs, base, row, column, loop.index, True),
-            )
+        with b.for_(0, b.add(self.live, self.taps - 1)) as frames:
+            frame, is_there = self.under(self.frame, frames.index)
+            with b.for_(0, self.count) as loop:
+                tile = self.tile(b.add(self.start, loop.index))
+                row, column = b.sub(tile.row, self.top), b.sub(tile.column, self.left)
+                inside = self._inside(row, self.height)
+                inside = b.op("and", inside, self._inside(column, self.width))
+                if is_there is not None:
+                    inside = b.op("and", inside, is_there)
+                image = b.add(b.mul(tile.image, self.depth), frame)
+                base = b.mul(b.mul(image, b.mul(self.height, self.width)), self.features)
+                into = b.add(b.mul(frames.index, self.count), loop.index)
+                inputs = partial(self._tile_inputs, base, row, column, into)
+                b.if_(inside, partial(inputs, False), partial(inputs, True, is_there))
 
     def _inside(self, start: Index, bound: Index) -> Value:
         b = self.b
@@ -156,7 +196,13 @@ class _Winograd(WinogradEntry):
         return b.op("and", b.compare("ge", start, 0), b.compare("le", end, bound))
 
     def _tile_inputs(
-        self, base: Index, row: Index, column: Index, tile: Index, clipped: bool
+        self,
+        base: Index,
+        row: Index,
+        column: Index,
+        tile: Index,
+        clipped: bool,
+        is_there: Value | None = None,
     ) -> None:
         """B^T d B of one tile, all features."""
         b = self.b
@@ -173,53 +219,71 @@ class _Winograd(WinogradEntry):
                     value = self.image(b.add(b.add(base, at), loop.index))
                     if inside_row is not None and inside_column is not None:
                         both = b.op("and", inside_row, inside_column)
-                        value = b.op("select", both, value, zero) if clipped else value
+                        if is_there is not None:
+                            both = b.op("and", both, is_there)
+                        value = b.op("select", both, value, zero)
                     line.append(value)
                 lines.append(self.forward(line))
             for j in range(INPUT):
                 for i, value in enumerate(self.forward([line[j] for line in lines])):
-                    at = b.mul(b.add(tile, (i * INPUT + j) * self.block), self.features)
+                    at = b.mul(b.add(tile, (i * INPUT + j) * self.read), self.features)
                     b.store(memory, b.add(at, loop.index), value)
 
     # Products.
 
-    def _panels(self, start: Index, count: Index, panel: Index, tile: TileShape) -> None:
+    def _panels(self, panel: Index, shape: TileShape) -> None:
         b = self.b
-        known = self.block % tile.rows if isinstance(count, int) else None
-        tails = tail_heights(tile.rows, known)
+        count = b.mul(self.live, self.count)
+        known = count % shape.rows if isinstance(count, int) else None
+        tails = tail_heights(shape.rows, known)
         with b.for_(0, PLACES) as loop:
             place = loop.index
 
             def body(height: int, first: Index, _: list[Value]) -> tuple[()]:
-                shape = TileShape(height, tile.vectors, tile.lanes)
-                self._multiply(place, first, panel, shape)
+                tile = TileShape(height, shape.vectors, shape.lanes)
+                self._multiply(place, first, panel, tile)
                 return ()
 
-            for_row_tiles(b, count, (tile.rows, *tails), body)
-        with b.for_(0, count) as loop:
-            self._tile_results(self.tile(b.add(start, loop.index)), loop.index, panel, tile)
+            for_row_tiles(b, count, (shape.rows, *tails), body)
+        with b.for_(0, self.live) as frames, b.for_(0, self.count) as loop:
+            tile = self.tile(b.add(self.start, loop.index))
+            image = b.add(b.mul(tile.image, self.out_depth), b.add(self.frame, frames.index))
+            at = b.add(b.mul(frames.index, self.count), loop.index)
+            self._tile_results(replace(tile, image=image), at, panel, shape)
 
     def _multiply(self, place: Index, first: Index, panel: Index, tile: TileShape) -> None:
         b = self.b
         inputs = b.scratch(0, F32)
         products = b.scratch(self._products_offset(), F32)
-        row = b.mul(b.add(b.mul(place, self.block), first), self.features)
-        per_panel = PANEL // tile.lanes
+        row = b.mul(b.add(b.mul(place, self.read), first), self.features)
+        per_panel, depth = PANEL // tile.lanes, self.taps * self.features
         lines = [
-            b.mul(b.add(b.mul(place, self.panels), b.add(panel, j)), self.features * PANEL)
+            b.mul(b.add(b.mul(place, self.panels), b.add(panel, j)), depth * PANEL)
             for j in range(tile.panels)
         ]
 
-        def left(i: int, k: Index) -> Value:
-            return b.load(inputs, b.add(b.add(row, i * self.features), k))
+        def add_tap(sums: list[Value], tap: Index) -> list[Value]:
+            start = b.add(row, b.mul(tap, b.mul(self.count, self.features)))
+            step = b.mul(tap, self.features)
 
-        def right(k: Index, vector: int) -> Value:
-            at = b.add(lines[vector // per_panel], b.mul(k, PANEL))
-            return b.load(self.u, b.add(at, vector % per_panel * tile.lanes), tile.lanes)
+            def left(i: int, k: Index) -> Value:
+                return b.load(inputs, b.add(b.add(start, i * self.features), k))
 
-        sums = multiply(b, tile, zero_tile(b, F32, tile), self.features, left, right)
+            def right(k: Index, vector: int) -> Value:
+                at = b.add(lines[vector // per_panel], b.mul(b.add(step, k), PANEL))
+                return b.load(self.u, b.add(at, vector % per_panel * tile.lanes), tile.lanes)
+
+            return multiply(b, tile, sums, self.features, left, right)
+
+        sums = zero_tile(b, F32, tile)
+        if self.taps == 1:
+            sums = add_tap(sums, 0)
+        else:
+            with b.for_(0, self.taps, 1, sums) as loop:
+                loop.yield_(*add_tap(list(loop.carried), loop.index))
+            sums = loop.results
         width = tile.panels * PANEL
-        at = b.mul(b.add(b.mul(place, self.block), first), width)
+        at = b.mul(b.add(b.mul(place, self.made), first), width)
         for number, value in enumerate(sums):
             i, vector = divmod(number, tile.vectors)
             b.store(products, b.add(at, i * width + vector * tile.lanes), value)
@@ -249,7 +313,7 @@ class _Winograd(WinogradEntry):
         for j in range(INPUT):
             line = []
             for i in range(INPUT):
-                place = b.mul(b.add(at, (i * INPUT + j) * self.block), width)
+                place = b.mul(b.add(at, (i * INPUT + j) * self.made), width)
                 line.append(b.load(products, b.add(place, channel), self.lanes))
             columns.append(self.backward(line))
         return [self.backward([column[i] for column in columns]) for i in range(OUTPUT)]

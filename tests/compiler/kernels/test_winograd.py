@@ -28,7 +28,9 @@ Array = np.ndarray[Any, Any]
 
 
 def transformed(w: Array) -> Array:
-    """[3, 3, c, n] as [36, n / 16, c, 16]."""
+    """[3, 3, c, n] as [36, n / 16, c, 16]; with taps in front of it, their c side by side."""
+    if w.ndim == 5:
+        return np.concatenate([transformed(each) for each in w], axis=2)
     c, n = w.shape[2:]
     matrix = weight_matrix()
     u = np.einsum("ik,jl,klcn->ijcn", matrix, matrix, w.astype(np.float64)).astype(np.float32)
@@ -37,6 +39,13 @@ def transformed(w: Array) -> Array:
 
 def direct(x: Array, w: Array, padding: Any) -> Array:
     wide = np.pad(x.astype(np.float64), ((0, 0), *padding, (0, 0)))
+    if x.ndim == 5:
+        count, none = wide.shape[1] - len(w) + 1, ((0, 0), (0, 0))
+        frames = [
+            sum(direct(wide[:, first + tap], each, none) for tap, each in enumerate(w))
+            for first in range(count)
+        ]
+        return np.stack(frames, axis=1)  # type: ignore[arg-type]
     height, width = wide.shape[1] - 2, wide.shape[2] - 2
     parts = [
         wide[:, i : i + height, j : j + width] @ w[i, j].astype(np.float64)
@@ -103,6 +112,34 @@ def test_images_may_have_any_size(variant: str, padding: Any) -> None:
         check(kernel, (b, h, w, 32), 48, padding, variant, b=b, h=h, w=w)
 
 
+FRAMES = [
+    ((2, 6, 9, 10, 32), 3, ((1, 1), (1, 1), (1, 1)), False),  # two blocks of frames
+    ((2, 5, 6, 5, 32), 2, ((0, 2), (1, 1), (0, 1)), True),
+    ((1, 3, 8, 8, 32), 1, ((0, 0), (1, 1), (0, 0)), False),
+]
+
+
+def frames_entry(shape: Any, taps: int, padding: Any, dynamic: bool) -> Function:
+    dims = tuple(map(symbol, "bdhw")) if dynamic else shape[:4]
+    types = [f32(*dims, shape[-1]), f32(36, 3, taps * shape[-1], 16)]
+    return entry(types, lambda b, x, u: b.op("conv_winograd", x, u, padding=padding, n=48))
+
+
+@pytest.mark.parametrize("variant", host_variants())
+@pytest.mark.parametrize(("shape", "taps", "padding", "dynamic"), FRAMES, ids=str)
+def test_frames_under_a_window_are_summed(
+    variant: str, shape: Any, taps: int, padding: Any, dynamic: bool
+) -> None:
+    kernel = lower_entry(frames_entry(shape, taps, padding, dynamic), VARIANTS[variant].target)
+    for b, d in ((shape[0], shape[1]), (1, 1), (3, 9)) if dynamic else (shape[:2],):
+        x, w = draw(b, d, *shape[2:]), draw(taps, 3, 3, shape[-1], 48, seed=1)
+        wanted = direct(x, w, padding)
+        out = np.full(wanted.shape, np.nan, np.float32)
+        symbols = dict(zip("bdhw", x.shape, strict=False)) if dynamic else {}
+        (got,) = run(kernel, [x, transformed(w)], [out], variant, **symbols)
+        assert error_of(got, wanted) < 4e-6
+
+
 @pytest.mark.parametrize("variant", host_variants())
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 def test_narrow_images_are_summed_wide_and_rounded_once(variant: str, name: str) -> None:
@@ -159,6 +196,14 @@ def test_a_group_convolves_by_winograd(shape: Any, n: int, padding: Any, dynamic
         OPENCL.check(function, [*operands, draw(n, seed=2)], b=count)
 
 
+@needs_device
+def test_a_group_sums_the_frames_under_a_window() -> None:
+    shape, taps, padding, dynamic = FRAMES[1]
+    operands = [draw(*shape), transformed(draw(taps, 3, 3, shape[-1], 48, seed=1))]
+    function = frames_entry(shape, taps, padding, dynamic)
+    OPENCL.check(function, operands, **dict(zip("bdhw", shape, strict=False)))
+
+
 def test_local_memory_suffices() -> None:
     function = convolution((1, 56, 56, 64), 64, ((1, 1), (1, 1)))
     for target in (LARGE, SMALL):
@@ -188,11 +233,11 @@ def test_the_pass_takes_what_pays_and_keeps_the_result() -> None:
     assert error_of(got, wanted) < 2e-6
 
 
-def convolved(type: TensorType, **attributes: Any) -> Module:
-    """A 3 x 3 from 32 to 32 features."""
+def convolved(type: TensorType, *taps: int, **attributes: Any) -> Module:
+    """A 3 x 3, of as many frames, from 32 to 32 features."""
 
     def build(builder: Builder, x: Value) -> Value:
-        w = builder.constant((draw(3, 3, 32, 32) / 16).astype(type.dtype.numpy))
+        w = builder.constant((draw(*taps, 3, 3, 32, 32) / 16).astype(type.dtype.numpy))
         return builder.value("convolution", x, w, **attributes)
 
     return program(build, type)
@@ -209,6 +254,27 @@ def test_the_pass_takes_images_whose_size_is_known_at_the_call() -> None:
     assert not taken((1, h, 1, 32), ((1, 1), (1, 1)))  # one column of a tile's four
     assert not taken((1, h, w, 32), ((2, 2), (2, 2)))  # an image without rows would give some
     assert not taken((1, h, w, 32), ((h, 1), (1, 1)))
+
+
+def test_the_pass_takes_images_with_a_depth() -> None:
+    def taken(shape: Any, taps: int, **given: Any) -> bool:
+        ones = dict.fromkeys(("strides", "lhs_dilation", "rhs_dilation"), (1, 1, 1))
+        layout, padding = "ndhwc,dhwio->ndhwc", ((1, 1), (1, 1), (1, 1))
+        attributes = {**UNIT, **ones, "layout": layout, "padding": padding, **given}
+        module = convolved(f32(*shape), taps, **attributes)
+        x = draw(*(2 if not isinstance(dim, int) else dim for dim in shape))
+        (wanted,) = interpret(module, "main", [x])
+        changed = any(op.name == "conv_winograd" for op in walk(choose_winograd(module)))
+        (got,) = interpret(module, "main", [x])
+        assert error_of(got, wanted) < 2e-6
+        return changed
+
+    assert taken((1, 4, 8, 8, 32), 3)
+    assert taken((1, 4, 8, 8, 32), 1, padding=((0, 0), (1, 1), (1, 1)))
+    assert taken((1, symbol("d"), 8, 8, 32), 3)
+    assert not taken((1, symbol("d"), 8, 8, 32), 2)  # an image without frames would give some
+    assert not taken((1, 3, 8, 8, 32), 3)  # few tiles share many weights
+    assert not taken((1, 9, 8, 8, 32), 3, strides=(2, 1, 1))
 
 
 def test_narrow_weights_are_transformed_where_many_tiles_share_them() -> None:

@@ -51,6 +51,12 @@ class BlockCoding:
     scales: tuple[int, DType]
     factors: tuple[int, DType] | None
     zeros: tuple[int, DType] | None
+    table: tuple[int, ...] = ()
+
+    @property
+    def middle(self) -> int:
+        """What `bytes` have more than the numbers that they stand for."""
+        return 128 if self.table else (1 << (self.bits - 1)) * self.is_signed
 
     @property
     def planes(self) -> tuple[int, ...]:
@@ -131,16 +137,18 @@ class BlockCoding:
 
     def numbers(self, b: LoopBuilder, words: Words, count: int, element: DType) -> Iterator[Value]:
         """The codes of the first steps of a line, as numbers."""
+        bits, is_signed = (8, True) if self.table else (self.bits, self.is_signed)
         for step in range(count):
             word, above = words.values[-1], self.bits * (step // 4)
-            if len(words.values) > 1:
-                word, above = self.bytes(b, words, step // 4), 0
-            yield b.convert(self._code(b, word, 8 * (step % 4) + above), element)
+            if self.table:
+                word, above = b.table4(self._codes(b, words, step // 4), _as_bytes(self.table)), 0
+            elif len(words.values) > 1:
+                word, above = self._codes(b, words, step // 4), 0
+            yield b.convert(self._code(b, word, 8 * (step % 4) + above, bits, is_signed), element)
 
-    def _code(self, b: LoopBuilder, word: Value, place: int) -> Value:
-        """The code whose lowest bit of a word is there."""
-        bits = self.bits
-        if self.is_signed:
+    def _code(self, b: LoopBuilder, word: Value, place: int, bits: int, is_signed: bool) -> Value:
+        """The code of so many bits whose lowest one of a word is there."""
+        if is_signed:
             up, lanes = 32 - bits - place, lanes_of(word)
             high = b.op("shift_left", word, b.constant(up, I32, lanes)) if up else word
             return b.op("shift_right_arithmetic", high, b.constant(32 - bits, I32, lanes))
@@ -150,6 +158,13 @@ class BlockCoding:
         return b.op("and", low, b.constant((1 << bits) - 1, I32, lanes_of(word)))
 
     def bytes(self, b: LoopBuilder, words: Words, part: int) -> Value:
+        """The numbers of four steps of a line as bytes, `middle` more."""
+        codes = self._codes(b, words, part)
+        if not self.table:
+            return codes
+        return b.table4(codes, [each + self.middle for each in self.table])
+
+    def _codes(self, b: LoopBuilder, words: Words, part: int) -> Value:
         """The codes of four steps of a line, as bytes, as they lie."""
         found, at = None, self.bits
         for word, bits in zip(words.values, self.planes, strict=True):
@@ -180,6 +195,11 @@ class BlockCoding:
         return b.op("shift_right_logical", word, b.convert(bits, I32))
 
 
+def _as_bytes(table: Sequence[int]) -> list[int]:
+    """Numbers of i8 as their bytes."""
+    return [each & 255 for each in table]
+
+
 def in_each_byte(number: int) -> int:
     """A word of four equal bytes, as i32."""
     return int.from_bytes(bytes([number] * 4), "little", signed=True)
@@ -203,5 +223,5 @@ def coding_of(function: Function, root: Op) -> BlockCoding | None:
     zeros = argument(more[0]) if more else None
     return BlockCoding(
         coded.coding.kind == "i", coded.width, depth, coded.group, coded.block,
-        argument(codes)[0], argument(scales), factors, zeros,
+        argument(codes)[0], argument(scales), factors, zeros, coded.table,
     )  # fmt: skip

@@ -56,6 +56,7 @@ from ingot.compiler.kernels.table import (
     Ordinal,
     Reduce,
     Shuffle,
+    Table4,
     has_effect,
 )
 from ingot.hal.spec import DType, dtype
@@ -507,6 +508,10 @@ class LoopBuilder:
             return self.dot4(a, b, c, parts)
         a, b, c = self._same_lanes([a, b, c])
         return self._one("loop.dot2", (a, b, c), c.type)
+
+    def table4(self, words: Value, table: Sequence[int]) -> Value:
+        """The bytes of words, 0 to 15, as those of a table of 16."""
+        return self._one("loop.table4", (words,), words.type, Table4(tuple(table)))
 
     def part(self, name: str, *values: Value) -> Value:
         """A part of math functions: `loop.scale`, `loop.angle`, ..."""

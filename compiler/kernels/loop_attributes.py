@@ -23,6 +23,7 @@ __all__ = [
     "Poll",
     "Reduce",
     "Shuffle",
+    "Table4",
 ]
 
 
@@ -89,6 +90,13 @@ class Dot4(Attributes):
 
     left: DType
     right: DType
+
+
+@dataclass(frozen=True)
+class Table4(Attributes):
+    """Of `loop.table4`: 16 bytes."""
+
+    table: Ints
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from ingot.compiler.kernels.loop_attributes import (
     Lane,
     Reduce,
     Shuffle,
+    Table4,
 )
 from ingot.hal.spec import DType, dtype
 
@@ -267,6 +268,14 @@ def dot2(op: Op) -> tuple[Type, ...]:
     require(a == b == words, f"takes words of i32, not {a} and {b}")
     require(c == sums, f"adds to as many f32, not to {c}")
     return (c,)
+
+
+def table4(op: Op) -> tuple[Type, ...]:
+    words, table = _type(op.operands[0]), Table4.of(op).table
+    require(words != _INDEX and words.dtype.name == "i32", f"takes words of i32, not {words}")
+    fits = len(table) == 16 and all(0 <= each < 256 for each in table)
+    require(fits, f"has a table of 16 bytes, not {table}")
+    return (words,)
 
 
 def part(op: Op) -> tuple[Type, ...]:

@@ -85,6 +85,11 @@ def _dot2(a: Array, b: Array, c: Array) -> Array:
     return np.asarray((c + (pairs[0] * pairs[1]).sum(axis=-1)).astype(np.float32))
 
 
+def _table4(words: Array, *, table: tuple[int, ...]) -> Array:
+    places = np.ascontiguousarray(words).view(np.uint8)
+    return np.asarray(np.array(table, np.uint8)[places & 15].view(np.int32).reshape(words.shape))
+
+
 def _odd_sum(sum: Array, a: Array, b: Array) -> Array:
     """a + b = sum in f64, rounded to odd: rounding to f32 is then as if it were the only one."""
     part = sum - a
@@ -124,4 +129,5 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "loop.fma": _fma,
     "loop.dot2": _dot2,
     "loop.dot4": _dot4,
+    "loop.table4": _table4,
 }

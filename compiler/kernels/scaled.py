@@ -1,7 +1,7 @@
 """Kernels for dot_scaled: codes times codes, summed as integers in groups.
 
 The four bytes of a word of a row meet those of a line of a panel (`loop.dot4`), where signed codes
-lie as unsigned ones; what that adds to the sum of a group follows from the sum of the row's codes.
+are unsigned ones; what that adds to the sum of a group follows from the sum of the row's codes.
 The sum is exact; then it meets both scales, and is added to an f32. Few rows take bytes out of the
 panels as they lie, in the time of reading them; for many a workgroup puts the bytes and scales of
 its panels into scratch once. The grid is that of contractions: blocks of rows, blocks of panels.
@@ -276,8 +276,8 @@ class _Scaled:
             scale = b.broadcast(b.load(a_scales, place), tile.lanes)
             total = b.broadcast(b.load(a_sums, place), tile.lanes)
             added = None
-            if coding.is_signed:
-                added = b.op("mul", total, b.constant(1 << (coding.bits - 1), F32, tile.lanes))
+            if coding.middle:
+                added = b.op("mul", total, b.constant(coding.middle, F32, tile.lanes))
             for vector in range(tile.vectors):
                 value = b.convert(parts[i * tile.vectors + vector], F32)
                 if added is not None:

@@ -30,6 +30,7 @@ from ingot.compiler.kernels.loop_attributes import (
     Poll,
     Reduce,
     Shuffle,
+    Table4,
 )
 from ingot.compiler.kernels.references import REFERENCES
 from ingot.hal.spec import dtype
@@ -54,6 +55,7 @@ __all__ = [
     "Poll",
     "Reduce",
     "Shuffle",
+    "Table4",
     "elementwise_types",
     "has_effect",
     "is_elementwise",
@@ -352,6 +354,13 @@ def _lane_ops() -> None:
         "c, f32, + the products of the two bf16 of each 32-bit word of a with those of b, added in "
         "any order, with f32 or better between; what is subnormal may count as 0. Only for targets "
         "with an instruction for it.",
+    )
+    _row(
+        "loop.table4(words: value)",
+        "as words",
+        rules.table4,
+        "Each of the four bytes of a 32-bit word, 0 to 15, becomes that byte of `table`.",
+        attributes=Table4,
     )
 
 

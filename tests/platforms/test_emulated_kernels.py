@@ -17,7 +17,7 @@ from ingot.compiler.targets.cpu.variants import VARIANTS
 from ingot.hal.spec import dtype
 from tests.support.class_entries import ENTRIES
 from tests.support.emulators import EMULATED, Job, converts_vectors, need_emulator, run_jobs
-from tests.support.entries import assert_close, entry, make, reference
+from tests.support.entries import assert_close, coded, entry, make, reference
 
 Array = np.ndarray[Any, Any]
 Case = tuple[Function, Sequence[Array], dict[str, int]]
@@ -134,6 +134,11 @@ def of_products() -> Iterator[Case]:
             lambda b, x, y: b.op("dot_general", x, y, lhs_contract=(1,), rhs_contract=(0,)),
         )
         yield function, [make(each.type, rng, {}) for each in function.arguments], {}
+    function = entry(
+        ["f32[2,64]", "u8[2,8,16,4]", "f16[2,2,16]"],
+        lambda b, *x: b.op("dot_coded", *x, n=21, group=32, dtype=dtype("f32"), **coded("t4")),
+    )
+    yield function, [make(each.type, rng, {}) for each in function.arguments], {}
 
 
 def run_cases(variant: str, cases: Sequence[Case]) -> None:

@@ -40,8 +40,13 @@ def make(
     return np.asarray(rng.standard_normal(shape) * 2).astype(type.dtype.numpy)
 
 
+TABLE = (-128, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 127)
+
+
 def coded(codes: str) -> dict[str, Any]:
-    """The attributes of `dot_coded` for codes such as "i4" or "u5"."""
+    """The attributes of `dot_coded` for codes such as "i4" or "u5", or "t4" of a table."""
+    if codes[0] == "t":
+        return {**coded(f"u{codes[1:]}"), "table": TABLE}
     bits = int(codes[1:])
     if bits in (2, 4, 8):
         return {"coding": dtype(codes)}

@@ -179,13 +179,13 @@ def _iq4_nl(x: _Bytes) -> Value:
 
 def _mxfp4(x: _Bytes) -> Value:
     """Twice the numbers of f4e2m1fn, times 2 to the power of a byte less 128."""
-    exponent = x.b.value("convert", x.reshape(x.take(1), x.outer), dtype=dtype("u32"))
-    normal = x.apply("shift_left", x.apply("sub", exponent, 1), 23)
-    small = x.b.value("shift_left", x.b.full(1 << 21, "u32", x.outer), exponent)
-    two = x.b.full(2, "u32", x.outer)
+    exponent = x.b.value("convert", x.reshape(x.take(1), x.outer), dtype=dtype("u16"))
+    normal = x.apply("shift_left", x.apply("sub", exponent, 1), 7)
+    small = x.b.value("shift_left", x.b.full(1 << 5, "u16", x.outer), exponent)
+    two = x.b.full(2, "u16", x.outer)
     is_small = x.b.value("compare", exponent, two, direction="lt")
     bits = x.b.value("select", is_small, small, normal)
-    scale = x.b.value("bitcast", bits, dtype=dtype("f32"))
+    scale = x.float(x.b.value("bitcast", bits, dtype=dtype("bf16")))
     return _looked_up(x, scale, (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12))
 
 

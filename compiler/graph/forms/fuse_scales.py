@@ -171,6 +171,7 @@ def _coded(w: Value, builder: Builder, in_planes: bool = True) -> Made | None:
         "group": group,
         "bits": bits if is_byte and bits < 8 else 0,
         "block": block,
+        "table": weight.table,
     }
     return Made(tuple(panels), k, attributes)
 
@@ -196,6 +197,7 @@ class _Weight:
     scales: Repeats
     zeros: Repeats | None
     middle: int | None = None  # what to take from codes of u8 for signed numbers
+    table: tuple[int, ...] = ()  # the numbers that they are places of
 
     @property
     def repeats(self) -> list[Repeats]:
@@ -217,6 +219,7 @@ def _weight_of(w: Value, builder: Builder) -> _Weight | None:
         codes = _codes_of(source)
         if codes is None:
             continue
+        codes, table = _looked_up(codes)
         zeros = None
         if op is not None:
             zeros = repeats_of(moved(op.operands[1], moves + inner, builder), builder)
@@ -228,9 +231,33 @@ def _weight_of(w: Value, builder: Builder) -> _Weight | None:
                 min(_width(codes), coding.bits),
                 repeats_of(moved(scales, moves, builder), builder),
                 zeros,
+                table=table,
             )
         )
     return None
+
+
+def _looked_up(codes: Value) -> tuple[Value, tuple[int, ...]]:
+    """Codes of at most 4 bits that are places in a table, and its 16 numbers of i8, where it saves
+    bits; other codes and no numbers."""
+    op = defined_by(codes, "take")
+    table = literal_of_value(op.operands[0]) if op is not None else None
+    if (
+        op is None
+        or table is None
+        or table.array.ndim != 1
+        or tensor_type(codes).dtype.name != "i8"
+    ):
+        return codes, ()
+    places = defined_by(op.operands[1], "convert")
+    source = None if places is None else places.operands[0]
+    if source is None or tensor_type(source).dtype is not CODE:
+        return codes, ()
+    count = 1 << min(_width(source), _coding_of(source).bits)
+    if count > min(table.array.size, 16) or count >= 1 << _width(codes):
+        return codes, ()
+    numbers = table.array[:count].tolist()
+    return source, tuple(numbers + [0] * (16 - count))
 
 
 def _without_middle(weight: _Weight) -> _Weight:
@@ -240,7 +267,7 @@ def _without_middle(weight: _Weight) -> _Weight:
         return weight
     if not zero:
         return replace(weight, zeros=None)
-    if weight.kind == "i" or zero != int(zero) or not 0 < zero < 1 << weight.bits:
+    if weight.kind == "i" or weight.table or zero != int(zero) or not 0 < zero < 1 << weight.bits:
         return weight
     middle = int(zero)
     bits = 1 + max(middle - 1, (1 << weight.bits) - 1 - middle).bit_length()

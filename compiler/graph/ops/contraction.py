@@ -281,13 +281,15 @@ class DotCoded(Attributes):
     column lie as 32-bit words of steps of k: four in the low bits of the four bytes, the next four
     above (`code_planes`, where `bits` of those of `coding` are used), signed ones as unsigned, half
     of the range more; scales and zeros are [ceil(n/16), ceil(k/group), 16]. Scales may be bytes,
-    which count times the factor of `block` steps of k, in panels as they are."""
+    which count times the factor of `block` steps of k, in panels as they are. With a `table` of 16
+    numbers of i8 codes are places in it."""
 
     n: int
     coding: DType
     group: int
     bits: int = field(default=0, metadata=LEFT_OUT)
     block: int = field(default=0, metadata=LEFT_OUT)
+    table: Ints = field(default=(), metadata=LEFT_OUT)
     dtype: DType = field(metadata=by_operands(_dtype_of))
 
     @property
@@ -306,6 +308,11 @@ class DotCoded(Attributes):
         require(
             not self.bits or (coding.bits == 8 and self.bits in (3, 5, 6)),
             f"codes of {coding} have no {self.bits} bits: of 8 bits, 3, 5 or 6 may be used",
+        )
+        fits = len(self.table) == 16 and all(-128 <= each < 128 for each in self.table)
+        require(
+            not self.table or (fits and coding.kind == "u"),
+            f"codes of {coding} have no table {self.table}: unsigned ones have 16 numbers of i8",
         )
         k, steps, panels = a.shape[-1], code_steps(self.width), ceildiv(self.n, PANEL)
         if not isinstance(k, int):

@@ -134,6 +134,7 @@ def _dot_packed(a: Array, b: Array, *, n: int, dtype: DType) -> Array:
 def coded_weight(
     k: int, codes: Array, scales: Array, *others: Array,
     n: int, coding: DType, group: int, bits: int = 0, block: int = 0,
+    table: tuple[int, ...] = (),
 ) -> Array:  # fmt: skip
     """The numbers [k, n] of a weight of `dot_coded`, in f64."""
     planes = code_planes(bits or coding.bits)
@@ -150,6 +151,8 @@ def coded_weight(
         at += width
     if coding.kind == "i":
         numbers = numbers.astype(np.int16) - (1 << (at - 1))
+    if table:
+        numbers = np.array(table, np.int8)[numbers & 15]
     numbers = _unpack(numbers, k, n)
 
     def per_step(x: Array, length: int) -> Array:

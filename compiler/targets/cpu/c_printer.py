@@ -32,6 +32,7 @@ from ingot.compiler.kernels.table import (
     Poll,
     Reduce,
     Shuffle,
+    Table4,
 )
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.cpu.c_text import access, literal, scalar_name, shift, stored, wrapped
@@ -67,6 +68,8 @@ def prototype(name: str) -> str:
 # What INGOT_USE_ of kernel.h is said of: elements, also with a number of lanes, and words.
 _ELEMENTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f64", "i1", "f16", "bf16")
 _WORDS = ("convert", "packed", "reduce", "rem")
+_OWN_HEADERS = ("dot2", "dot4", "table4")
+"""Parts that have a header of their own."""
 _HEADERS = ("kernel_vector.h", "kernel_arithmetic.h", "kernel_rounding.h")
 
 
@@ -97,7 +100,7 @@ def print_source(kernels: Iterable[PrintedKernel]) -> str:
     lines = [f"#define INGOT_USE_{part} {int(part in used)}" for part in (*_WORDS, *parts)]
     lines.append(read_header("kernel.h", used))
     for lanes, count in sorted(headers.items()):
-        words = [f"kernel_{part}.h" for part in ("dot2", "dot4") if part in used and count > 1]
+        words = [f"kernel_{part}.h" for part in _OWN_HEADERS if part in used and count > 1]
         needed = [*_HEADERS[:count], *words]
         for header in needed:
             lines += [f"#define INGOT_LANES {lanes}", read_header(header, used, lanes)]
@@ -566,6 +569,12 @@ class _Printer(CStructure):
         name = f"dot4_{dot.left.name}_{dot.right.name}" if isinstance(dot, Dot4) else "dot2"
         return f"{name}{self._suffix(lanes_of(op.result))}({names})"
 
+    def _table4(self, op: Op) -> str:
+        (words,), table = map(self._name, op.operands), bytes(Table4.of(op).table)
+        low, high = (hex(int.from_bytes(table[at : at + 8], "little")) for at in (0, 8))
+        suffix = self._suffix(lanes_of(op.result))
+        return f"table4_i32{suffix}({words}, {low}u, {high}u)"
+
     def _same(self, op: Op) -> str:
         a, b = (f"(const void *){self._name(memory)}" for memory in op.operands)
         return f"(i1)({a} == {b})"
@@ -595,4 +604,5 @@ _EXPRESSIONS: dict[str, Callable[[_Printer, Op], str]] = {
     "dot2": _Printer._dot_words,
     "dot4": _Printer._dot_words,
     "same": _Printer._same,
+    "table4": _Printer._table4,
 }

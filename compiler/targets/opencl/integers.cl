@@ -67,6 +67,17 @@ I32 N(dot4_i8_u8)(I32 a, I32 b, I32 c) {
   return as_I32(sum);
 }
 
+// Bytes of words, 0 to 15, as those of a table, of which `low` has the first eight.
+I32 N(table4_i32)(I32 words, ulong low, ulong high) {
+  U32 result = (U32)(0);
+  for (int place = 0; place < 32; place += 8) {
+    U64 code = convert_U64(as_U32(words) >> place & 15u);
+    U64 eight = (code & 8u) != 0 ? (U64)(high) : (U64)(low);
+    result |= (convert_U32(eight >> (code & 7u) * 8u) & 255u) << place;
+  }
+  return as_I32(result);
+}
+
 T N(popcount_T)(T a) { return popcount(a); }
 
 T N(count_leading_zeros_T)(T a) { return clz(a); }

@@ -24,6 +24,7 @@ from ingot.compiler.kernels.table import (
     Lane,
     Reduce,
     Shuffle,
+    Table4,
 )
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.opencl.opencl_types import LANES, SWIZZLE, TYPES, vector_type
@@ -71,6 +72,7 @@ class ValuePrinter(CStructure):
         "loop.any": "_any",
         "loop.fma": "_fma",
         "loop.dot4": "_dot4",
+        "loop.table4": "_table4",
         "compare": "_compare",
         "select": "_select",
         "clamp": "_clamp",
@@ -377,6 +379,11 @@ class ValuePrinter(CStructure):
         dot = Dot4.of(op)
         names = map(self._name, op.operands)
         return self._call(f"dot4_{dot.left.name}_{dot.right.name}", lanes_of(op.result), *names)
+
+    def _table4(self, op: Op) -> str:
+        (words,), table = map(self._name, op.operands), bytes(Table4.of(op).table)
+        low, high = (hex(int.from_bytes(table[at : at + 8], "little")) for at in (0, 8))
+        return self._call("table4_i32", lanes_of(op.result), words, f"{low}ul", f"{high}ul")
 
     def _lanes(self, op: Op) -> str:
         lanes = lanes_of(op.result)

@@ -19,7 +19,7 @@ from tests.support.drawn import examples
 from tests.support.entries import assert_close, coded, entry, make, reference
 from tests.support.kernel_runner import PLAIN, V3, VARIANTS, dot4_variants
 
-CODINGS = ("i4", "u4", "i2", "u2", "i8", "u8", "i3", "u3", "i5", "u5", "i6", "u6")
+CODINGS = ("i4", "u4", "i2", "u2", "i8", "u8", "i3", "u3", "i5", "u5", "i6", "u6", "t4")
 """Signs and bits of codes; those that no dtype has lie in two planes."""
 
 
@@ -74,6 +74,7 @@ def check(function: Function, m: int, k: int, group: int, variants: tuple[str, .
     ("coding", "zeros", "block"),
     [
         ("i4", "", 0),
+        ("t4", "", 0),
         ("u8", "u8", 0),
         pytest.param("u5", "", 96, marks=pytest.mark.slow),
         pytest.param("i6", "", 64, marks=pytest.mark.slow),

@@ -26,14 +26,14 @@ CODINGS = {
     "Q8_0": ("i8", 8, 32, 0), "Q4_0": ("i4", 4, 32, 0), "Q4_1": ("u4", 4, 32, 0),
     "Q5_0": ("i8", 5, 32, 0), "Q5_1": ("u8", 5, 32, 0), "Q2_K": ("u2", 2, 16, 256),
     "Q3_K": ("i8", 3, 16, 256), "Q4_K": ("u4", 4, 32, 256), "Q5_K": ("u8", 5, 32, 256),
-    "Q6_K": ("i8", 6, 16, 256), "IQ4_NL": ("i8", 8, 32, 0), "MXFP4": ("i8", 5, 32, 0),
+    "Q6_K": ("i8", 6, 16, 256), "IQ4_NL": ("u4", 4, 32, 0), "MXFP4": ("u4", 4, 32, 0),
 }  # fmt: skip
 """Coding, bits, steps of a group, and of a block whose scales are bytes with a factor."""
 
 MINIMA = {"Q2_K": ("u4", 4, 16, 0), "Q4_K": ("u8", 8, 8, 0), "Q5_K": ("u8", 8, 8, 0)}
 """Codes of the minima of groups, in groups themselves."""
 
-LONGER = {"Q2_K": 1.1, "IQ4_NL": 1.9, "MXFP4": 1.42}
+LONGER = {"Q2_K": 1.1, "MXFP4": 1.06}
 """How much longer than in the file panels may be, where that is more than 5 %."""
 
 ROWS, LENGTH = 20, 512

@@ -368,11 +368,19 @@ class _Contraction:
             whole = known_dim(self.product.depth)
             return interleaved(b, binding, whole, panel, tile, left, memory)
         if panels is None:
-            line = panel_lines(b, binding, self.factor, self.product.depth, panel, tile)
+            weight = (binding, self.factor, self.product.depth)
+            line = panel_lines(b, *weight, panel, tile, 0, self._turn(row))
         else:
             line = unpacked_lines(b, panels, tile)
         left_side = self._left(row, tile.rows, start, count, live)
         return multiply(b, tile, sums, count, left_side, line, self.parts)
+
+    def _turn(self, row: Index) -> Index | None:
+        """Which tile of rows begins at `row`, if a workgroup has all rows, and several tiles."""
+        rows, schedule = self.product.rows, self.schedule
+        if not isinstance(rows, int) or not schedule.tile.rows < rows <= schedule.block_rows:
+            return None
+        return self.builder.div(row, schedule.tile.rows)
 
     # The left side.
 

@@ -94,12 +94,15 @@ class _Convolution(ConvolutionEntry):
         self.unpacked: Value | None = None
         self.scratch_length = 0  # with what is unpacked
 
-    def line(self, panel: Index, tile: TileShape, start: Index) -> Callable[[Index, int], Value]:
-        """Reads vector v of weight step start + k."""
+    def line(
+        self, panel: Index, tile: TileShape, start: Index, turn: Index | None = None
+    ) -> Callable[[Index, int], Value]:
+        """Reads vector v of weight step start + k; `turn`: as for `panel_lines`."""
         binding = (self.ordinals[1], self.w.dtype)
         if self.unpacked is not None:
             return unpacked_lines(self.builder, self.unpacked, tile, start)
-        return panel_lines(self.builder, binding, self.factor, self.depth, panel, tile, start)
+        weight = (binding, self.factor, self.depth)
+        return panel_lines(self.builder, *weight, panel, tile, start, turn)
 
     def unpack(self, panel: Index, tile: TileShape, offset: int) -> None:
         """Let `line` read narrow weights from scratch, `offset` bytes in, if they fit there."""
@@ -264,9 +267,17 @@ class _Staged:
             def element(i: int, k: Index) -> Value:
                 return b.convert(b.load(memory, b.add(b.add(base, i * pixel), k)), c.factor)
 
-            line = c.line(panel, tile, b.mul(loop.index, run))
+            line = c.line(panel, tile, b.mul(loop.index, run), self._turn(r, column))
             loop.yield_(*multiply(b, tile, loop.carried, run, element, line, c.parts))
         return loop.results
+
+    def _turn(self, r: Index, column: Index) -> Index | None:
+        """Which tile of pixels begins at a column, if a workgroup has all rows."""
+        height, width = known_dims(self.c.result.shape[1:3])
+        rows = self.schedule.tile.rows
+        if self.schedule.block_rows < height:
+            return None
+        return self.b.add(self.b.mul(r, -(-width // rows)), self.b.div(column, rows))
 
     def _address(
         self, image: Index, row: Index, r: Index, column: Index, at_row: Index, at_column: Index
@@ -413,7 +424,7 @@ class _Gathered:
         def element(i: int, k: Index) -> Value:
             return b.load(memory, b.add(b.add(base, i * self.pitch), k))
 
-        line = c.line(panel, tile, 0)
+        line = c.line(panel, tile, 0, b.div(row, self.schedule.tile.rows))
         sums = zero_tile(b, c.element, tile)
         return multiply(b, tile, sums, b.dim(c.depth), element, line, c.parts)
 

@@ -367,7 +367,6 @@ def _lower_target(
     module: ir.Module, target: Target, data: ProgramData, first_kernel: int, driver: _Driver
 ) -> DebugTarget:
     """Kernels, objects, stream and vm level of a module at dispatch level."""
-    gc.collect()  # what the levels above have left
     driver.step("verify", lambda: verify(module, DISPATCH))
     kernels = driver.step(
         "lower_kernels",
@@ -380,6 +379,7 @@ def _lower_target(
         finish = driver.step(
             "print_kernels", lambda: stack.enter_context(_building(module, target, kernels))
         )
+        gc.collect()  # what the levels above have left, while compilers run
         code, planned, allocations = _lower_streams(module, kernels, data, first_kernel, driver)
         objects = driver.step("build_kernels", lambda: finish(driver.share))
     first = {name: each[0] for name, each in kernels.items()}

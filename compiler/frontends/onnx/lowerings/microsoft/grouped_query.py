@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow
 from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
     Softmax,
     attend,
@@ -21,6 +22,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
     scale_of,
     write_rows,
 )
+from ingot.compiler.frontends.onnx.lowerings.microsoft.caches import Codes, Window
 from ingot.compiler.frontends.onnx.lowerings.microsoft.rotary import angles, rotate
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
@@ -46,7 +48,6 @@ class _Lengths:
 @lowering("GroupQueryAttention", domain=MICROSOFT)
 def group_query_attention(node: Node) -> tuple[Value | None, ...]:
     """Attention, the caches, and if wanted scores or weights."""
-    _refuse(node)
     return attend_grouped(node)
 
 
@@ -60,8 +61,13 @@ def attend_grouped(node: Node, seen: Seen | None = None) -> tuple[Value | None, 
             places = _places(node, lengths, *shape_of(q)[:2])
         q, k = rotated(node, q, k, (node.input(7), node.input(8)), places)
     q, k, v = (node.transpose(each, (0, 2, 1, 3)) for each in (q, k, v))
+    window, past = None, node.optional(3)
+    if node.integer("sliding_window_cache", 0):
+        unsupported(past is None, "its cache drops rows, and is missing: fix the model")
+        assert past is not None
+        window = Window(node, past, lengths.before, lengths.after)
     (keys, present_k), (values, present_v) = (
-        _extended(node, new, node.optional(output + 2), lengths, output, seen is not None)
+        _cached(node, new, lengths, output, window, seen is not None)
         for output, new in ((1, k), (2, v))
     )
     kind = node.integer("qk_output", 0)
@@ -72,7 +78,8 @@ def attend_grouped(node: Node, seen: Seen | None = None) -> tuple[Value | None, 
     keys_count = shape_of(keys)[2]
     if bias is not None:
         bias = node.agree_on(bias, 3, keys_count)
-    masks = [_mask(node, q, keys_count, lengths), bias]
+    seen = seen if window is None else window.seen
+    masks = [None if window is not None else _mask(node, q, keys_count, lengths), bias]
     if seen is not None:
         places = _places(node, lengths, shape_of(q)[0], shape_of(q)[2])
         masks.append(mask_of(node, seen(places, keys_count), q))
@@ -83,20 +90,6 @@ def attend_grouped(node: Node, seen: Seen | None = None) -> tuple[Value | None, 
     shown = {1: scores, 2: weights}.get(kind)
     shown = None if shown is None else node.convert(shown, type_of(q).dtype)
     return merge_heads(node, result), present_k, present_v, shown
-
-
-def _refuse(node: Node) -> None:
-    for name in ("k_quant_type", "v_quant_type"):
-        kind = node.text(name, "NONE")
-        unsupported(kind != "NONE", f"its {name} is '{kind}': caches must be of floats")
-    unsupported(
-        bool(node.integer("sliding_window_cache", 0)),
-        "its cache drops rows that left the window: export it with a cache of the whole length",
-    )
-    past = node.optional(3)
-    unsupported(
-        past is not None and not type_of(past).dtype.is_float, "its cache is quantised: use floats"
-    )
 
 
 def split(node: Node) -> tuple[Value, Value, Value]:
@@ -151,6 +144,30 @@ def rotated(
     cos, sin = angles(node, places, *tables)
     turned = [rotate(node, each, cos, sin, interleaved=interleaved) for each in (q, k)]
     return turned[0], turned[1]
+
+
+def _cached(
+    node: Node,
+    new: Value,
+    lengths: _Lengths,
+    output: int,
+    window: Window | None,
+    has_room: bool,
+) -> tuple[Value, Value]:
+    """As `_extended`, for caches of any kind."""
+    past, side = node.optional(output + 2), "kv"[output - 1]
+    codes = None
+    is_float = past is None or type_of(past).dtype.is_float
+    if not is_float or node.text(f"{side}_quant_type", "NONE") != "NONE":
+        unsupported(past is None, "it has codes, but no cache: fix the model")
+        assert past is not None
+        codes = Codes(node, side, past, node.optional(output + 11))
+    kept = new if codes is None else codes.of(new)
+    if window is None:
+        rows, cache = _extended(node, kept, past, lengths, output, has_room)
+    else:
+        rows, cache = window.extended(node.input(output + 2), kept)
+    return rows if codes is None else narrow(node, codes.numbers(rows), new), cache
 
 
 def _extended(

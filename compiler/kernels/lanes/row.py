@@ -4,7 +4,8 @@ All reductions of the entry run over the same axes of one shape. The kernel walk
 axes; per row it makes one pass over the reduced axes for each reduction that waits for
 another (softmax: maximum, sum, quotient), and a last one that stores. The lanes run along
 the reduced axes where those are innermost, and along the kept ones otherwise (pooling of
-channels last). Rows are taken several at a time, since one sum alone is bound by latency.
+channels last). Rows are taken several at a time, since one sum alone is bound by latency;
+of a long row that is alone, several vectors are.
 Costly values that two passes need are kept in scratch memory, if the row is short enough.
 """
 
@@ -17,6 +18,7 @@ from ingot.compiler.graph.ops import COSTLY
 from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.accumulate import Accumulator
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
@@ -49,6 +51,10 @@ vectors 100, of 16, which leaves a fourth of the workgroups, 64."""
 _TYPICAL_ROW = 8192
 """Elements up to which rows without a bound keep values: a softmax of 12 x 128 x 128 takes 52 us
 with AVX-512, as of known shape, and 87 with each exp computed twice."""
+
+_WAYS = 4
+"""Vectors at a time of a long row that is alone, each with its own running values: the greatest of
+50257 takes 4.8 us with AVX-512, one after another 7.8, its place 13 and 26."""
 
 _BLOCK = 64  # vectors: sums of 2048 take 49 us for 512 rows with AVX-512, in blocks of 16 50
 
@@ -105,7 +111,7 @@ class _Lowering:
         self.grid = self._make_grid()
         self.slots: dict[tuple[Node, int], Value] = {}
         self.scratch_length = 0
-        self.sums: list[bool] = []  # which carried values of the pass are sums
+        self.accumulators: list[Accumulator] = []  # of the pass, for all rows
 
     def _pass_nodes(self, stage: int) -> list[Node]:
         """What a pass over the row computes; the last one stores."""
@@ -156,6 +162,8 @@ class _Lowering:
                 isinstance(node, Apply) and node.name in COSTLY - {"div"} and node.axes & inner
                 for node in walk_nodes(self.plan.roots)
             )
+            if self._is_long() and not isinstance(self.kept[-1].extent, int):
+                return 1  # where there is one, the last row would be taken as often
             return min(2 if heavy and self.target.register_count < 32 else 4, max(rows, 1))
         extent = self.kept[-1].extent
         stages = [each.stage for each in self.plan.reductions]
@@ -338,12 +346,7 @@ class _Lowering:
                 self._keep(emitter, row, stage)
             return following
 
-        self.sums = [
-            each.accumulator.kind == "add" and not each.accumulator.index
-            for _ in emitters
-            for each in mine
-            for _ in each.accumulator.start(b, self.lanes, self.along)
-        ]
+        self.accumulators = [each.accumulator for _ in emitters for each in mine]
         results = self._sweep(emitters, start, body)
         for emitter in emitters:
             for each in mine:
@@ -365,7 +368,7 @@ class _Lowering:
                     self._store(emitter, result, ordinal, value, partial if self.along else count)
             return []
 
-        self.sums = []
+        self.accumulators = []
         self._sweep(emitters, [], body)
 
     # Loops over the reduced axes.
@@ -439,9 +442,15 @@ class _Lowering:
         """Whole vectors in blocks; sums of blocks are summed, so their error stays small."""
         b, block = self.builder, _BLOCK * self.lanes
         kinds = [dtype_of(value) for value in carried]
+        starts = [each.start(b, self.lanes, self.along) for each in self.accumulators]
+        sums = [
+            each.kind == "add" and not each.index
+            for each, start in zip(self.accumulators, starts, strict=True)
+            for _ in start
+        ]
         wide = [  # the dtype in which the blocks are summed, None for what is no sum
             (F64 if kind.name == "f32" else kind) if is_sum else None
-            for kind, is_sum in zip(kinds, self.sums, strict=True)
+            for kind, is_sum in zip(kinds, sums, strict=True)
         ]
         outer = [
             value if kind is None else b.convert(value, kind)
@@ -453,14 +462,50 @@ class _Lowering:
                 total if kind is None else b.constant(0, before, self.lanes)
                 for total, kind, before in zip(blocks.carried, wide, kinds, strict=True)
             ]
-            with b.for_(blocks.index, end, self.lanes, fresh) as loop:
-                loop.yield_(*at(loop.index, loop.carried, None))
+            more = _WAYS - 1 if self.together == 1 and carried else 0
+            ways = [fresh, *[[value for start in starts for value in start]] * more]
+            parts = self._sweep_ways(blocks.index, end, ways, at)
             following = [
                 part if kind is None else b.op("add", total, b.convert(part, kind))
-                for total, part, kind in zip(blocks.carried, loop.results, wide, strict=True)
+                for total, part, kind in zip(blocks.carried, parts, wide, strict=True)
             ]
             blocks.yield_(*following)
         return [b.convert(value, kind) for value, kind in zip(blocks.results, kinds, strict=True)]
+
+    def _sweep_ways(
+        self,
+        start: LoopIndex,
+        end: LoopIndex,
+        ways: list[list[Value]],
+        at: Callable[[LoopIndex, list[Value], LoopIndex | None], list[Value]],
+    ) -> list[Value]:
+        """The vectors of a block, one for each of the `ways` at a time; what they carry as one."""
+        b, count, step = self.builder, len(ways[0]), len(ways) * self.lanes
+        full = end
+        if len(ways) > 1:
+            full = b.add(start, b.mul(b.div(b.sub(end, start), step), step))
+        with b.for_(start, full, step, [value for way in ways for value in way]) as loop:
+            following: list[Value] = []
+            for way in range(len(ways)):
+                mine = list(loop.carried[way * count : (way + 1) * count])
+                following += at(b.add(loop.index, way * self.lanes), mine, None)
+            loop.yield_(*following)
+        merged = list(loop.results[:count])
+        for way in range(1, len(ways)):
+            merged = self._merge(merged, list(loop.results[way * count : (way + 1) * count]))
+        if len(ways) == 1:
+            return merged
+        with b.for_(full, end, self.lanes, merged) as rest:
+            rest.yield_(*at(rest.index, list(rest.carried), None))
+        return rest.results
+
+    def _merge(self, left: list[Value], right: list[Value]) -> list[Value]:
+        """What two ways of the pass carry as one."""
+        merged: list[Value] = []
+        for each in self.accumulators:
+            first, last = len(merged), len(merged) + (2 if each.index else 1)
+            merged += each.merge(self.builder, left[first:last], right[first:last])
+        return merged
 
     def _position(self, emitter: Emitter) -> Value:
         """The index of the element within the row, for arg_max."""

@@ -193,6 +193,26 @@ def test_long_sums_keep_their_digits() -> None:
     CPU.check(entry(["f32[1000007]"], body), [x], tolerance=1e-6)
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_vectors_of_a_long_row_are_merged(last) -> None:
+    """Rows whose greatest element stands at several places, is a NaN, or that are all alike."""
+
+    def body(b, x):
+        names, i64 = ("arg_max", "arg_min"), dtype("i64")
+        at = [b.op(name, x, axis=1, dtype=i64, last=last) for name in names]
+        kinds = ("max", "min", "add")
+        return [*at, *(b.op("reduce", x, axes=(1,), kind=kind) for kind in kinds)]
+
+    x = np.random.default_rng(0).integers(-9, 9, (4, 20_011)).astype(np.float32)
+    x[0, [1030, 1045, 1060, 19_000, 20_008]] = 50
+    x[1, [40, 20_003]] = np.nan
+    x[2] = -np.inf
+    x[3, 17:] = 0
+    function = entry(["f32[s,20011]"], body, {"s": (0, None)})
+    for rows in (x, *x[:, None]):
+        CPU.check(function, [rows], s=len(rows))
+
+
 @on_every_target
 def test_kept_values_of_rows_of_several_runs_stay_in_their_scratch(target) -> None:
     def body(b, x):

@@ -20,7 +20,7 @@ import numpy as np
 
 from ingot.hal.errors import DataLoss, NotFound
 from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
-from ingot.hal.whole_file import READ_AT_ONCE
+from ingot.hal.whole_file import at_once
 
 __all__ = ["INDEX", "Checkpoint", "ExpertTensors", "files_of_index", "read_json", "read_tensors"]
 
@@ -103,7 +103,7 @@ def read_tensors(file: Path) -> Iterator[tuple[str, GgufTensor | str]]:
     """The tensors of a safetensors file by name, or the dtype of one that is no float of 16 or 32
     bits. NotFound: it cannot be read. DataLoss: it is damaged."""
     try:
-        with open(os.open(file, READ_AT_ONCE), "rb") as stream:
+        with open(file, "rb", opener=at_once) as stream:
             data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError) as error:
         raise NotFound(f"'{file}' cannot be read as a safetensors file: {error}") from None

@@ -25,15 +25,16 @@ __all__ = ["CPU", "OPENCL", "OpenclTensor", "export_capsule", "import_array", "i
 CPU = (lib.INGOT_DLPACK_CPU, 0)
 OPENCL = (lib.INGOT_DLPACK_OPENCL, 0)
 
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype = ctypes.c_void_p
-_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_capsule_is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_capsule_is_valid.restype = ctypes.c_int
-_capsule_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_capsule_new = ctypes.pythonapi.PyCapsule_New
-_capsule_new.restype = ctypes.py_object
-_capsule_new.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+
+def _function(name: str, result: Any, *arguments: Any) -> Any:
+    """A function of Python; one of `ctypes.pythonapi` itself has the types that anybody gave it."""
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_TEXT, _ADDRESS, _OBJECT = ctypes.c_char_p, ctypes.c_void_p, ctypes.py_object
+_capsule_pointer = _function("PyCapsule_GetPointer", _ADDRESS, _OBJECT, _TEXT)
+_capsule_is_valid = _function("PyCapsule_IsValid", ctypes.c_int, _OBJECT, _TEXT)
+_capsule_new = _function("PyCapsule_New", _OBJECT, _ADDRESS, _ADDRESS, _ADDRESS)
 
 _NAMES = {
     versioned: ffi.string(lib.ingot_dlpack_capsule_name(versioned)) for versioned in (True, False)
@@ -61,7 +62,7 @@ def import_array(value: Any) -> tuple[npt.NDArray[Any], DType]:
     InvalidArgument: it is not in CPU memory, or of a dtype that Ingot lacks, or its library
     refuses to hand it out.
     """
-    device = tuple(map(int, value.__dlpack_device__()))
+    device = _device_of(value)
     if device[0] != CPU[0]:
         raise InvalidArgument(
             f"the tensor is on DLPack device {device}, but must be in CPU memory; move it there"
@@ -83,7 +84,7 @@ class OpenclTensor:
 def import_opencl(value: Any) -> OpenclTensor | None:
     """A tensor that speaks DLPack and is in OpenCL memory; None for others. Raises as
     `import_array`, and InvalidArgument for one that is not dense."""
-    if int(value.__dlpack_device__()[0]) != OPENCL[0]:
+    if _device_of(value)[0] != OPENCL[0]:
         return None
     capsule = _capsule_of(value)
     tensor, dtype, _ = _tensor_of_capsule(capsule)
@@ -95,6 +96,17 @@ def import_opencl(value: Any) -> OpenclTensor | None:
     return OpenclTensor(
         int(ffi.cast("uintptr_t", tensor.data)), tensor.offset, dtype, shape, capsule
     )
+
+
+def _device_of(value: Any) -> tuple[int, int]:
+    device = value.__dlpack_device__()
+    try:
+        kind, number = map(int, device)
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            f"__dlpack_device__ gave {device!r:.60}, expected two integers"
+        ) from None
+    return kind, number
 
 
 def _capsule_of(value: Any) -> object:
@@ -119,6 +131,8 @@ def _tensor_of_capsule(capsule: object) -> tuple[Any, DType, bool]:
                 f"but version {lib.INGOT_DLPACK_MAJOR} was asked for"
             )
         is_read_only = bool(managed.flags & lib.INGOT_DLPACK_READ_ONLY)
+    elif not _capsule_is_valid(capsule, _NAMES[False]):
+        raise InvalidArgument(f"__dlpack__ gave {capsule!r:.60}, expected a capsule not yet taken")
     else:
         address = _capsule_pointer(capsule, _NAMES[False])
         managed = ffi.cast("ingot_dlpack_managed_t *", address)

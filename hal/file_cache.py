@@ -42,6 +42,8 @@ class Cache:
         if self.folder is None:
             return None
         try:
+            if not (self.folder / key).is_file():  # a pipe never ends
+                return None
             data = (self.folder / key).read_bytes()
             os.utime(self.folder / key)  # so that `trim` knows that it is used
         except OSError:

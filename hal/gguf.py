@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ingot.hal.errors import DataLoss, NotFound, Unsupported
-from ingot.hal.whole_file import READ_AT_ONCE
+from ingot.hal.whole_file import at_once
 
 __all__ = ["BLOCK_TYPES", "MAGIC", "BlockType", "Gguf", "GgufTensor"]
 
@@ -95,7 +95,7 @@ class Gguf:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            with open(os.open(path, READ_AT_ONCE), "rb") as file:
+            with open(path, "rb", opener=at_once) as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             raise NotFound(f"'{path}' cannot be read as a GGUF file: {error}") from None

@@ -20,6 +20,7 @@ from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, PermissionDeni
 __all__ = [
     "DAMAGED",
     "READ_AT_ONCE",
+    "at_once",
     "c_output",
     "c_text",
     "open_regular",
@@ -109,12 +110,17 @@ def c_output(what: str, path: str | os.PathLike[str]) -> bytes:
     return name
 
 
+def at_once(path: str, _flags: int) -> int:
+    """`opener=` of `open` for READ_AT_ONCE, which closes what turns out to be a folder."""
+    return os.open(path, READ_AT_ONCE)
+
+
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """A file opened for reading. NotFound: there is none. InvalidArgument: it is no regular
     file, or the path is none. PermissionDenied, OSError: it cannot be read."""
     name = os.fsdecode(c_text("path", path))
     try:
-        file = os.fdopen(os.open(name, READ_AT_ONCE), "rb")
+        file = open(name, "rb", opener=at_once)  # noqa: SIM115
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"there is no file '{name}'") from None
     except IsADirectoryError:

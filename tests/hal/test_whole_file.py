@@ -6,11 +6,14 @@ import io
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from ingot.hal.checkpoint import read_tensors
 from ingot.hal.errors import DataLoss, InvalidArgument, NotFound
+from ingot.hal.gguf import Gguf
 from ingot.hal.whole_file import open_regular, read_arrays, write_whole
 
 
@@ -63,6 +66,18 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
         read_arrays(tmp_path / "none")
     with pytest.raises(InvalidArgument, match="no regular file"):
         write_whole(tmp_path / "pipe", lambda file: None)
+
+
+@pytest.mark.parametrize("read", [open_regular, Gguf, lambda path: list(read_tensors(path))])
+def test_a_folder_is_refused_and_not_kept_open(read: Any, tmp_path: Path) -> None:
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.is_dir():
+        pytest.skip("the system does not list open files")
+    before = len(list(descriptors.iterdir()))
+    for _ in range(3):
+        with pytest.raises((InvalidArgument, NotFound)):
+            read(tmp_path)
+    assert len(list(descriptors.iterdir())) == before
 
 
 def test_a_damaged_archive_is_data_loss(tmp_path: Path) -> None:

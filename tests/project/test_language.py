@@ -129,6 +129,7 @@ def test_the_tokenizer_of_a_folder(tmp_path: Path) -> None:
         ("tokenizer.json", "{}", "tokenizer.json' is damaged"),
         ("tokenizer_config.json", "[]", "holds no JSON object"),
         ("tokenizer_config.json", '{"eos_token": "</s>"}', "eos_token is '</s>' in"),
+        ("tokenizer_config.json", '{"eos_token": "\\udc80"}', "eos_token in .* is damaged"),
         ("generation_config.json", '{"eos_token_id": "x"}', "eos_token_id is x, no token"),
     ],
 )
@@ -137,6 +138,22 @@ def test_damaged_tokenizers_of_folders(name: str, text: str, message: str, tmp_p
     (tmp_path / name).write_text(text)
     with pytest.raises(ingot.DataLoss, match=message):
         FolderTokenizer(tmp_path)
+
+
+def test_what_the_package_tokenizers_panics_over_is_data_loss(tmp_path: Path) -> None:
+    _write_tokenizer(tmp_path)
+    (tmp_path / "chat_template.jinja").unlink()
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": [{"name": [], "a": 1}, 3]}')
+    data = json.loads((tmp_path / "tokenizer.json").read_text())
+    del data["post_processor"]["special_tokens"]["<|end|>"]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data))
+    tokenizer = FolderTokenizer(tmp_path)
+    assert not tokenizer.has_template
+    with pytest.raises(ingot.DataLoss, match="the tokenizer is damaged"):
+        tokenizer.encode("hi")
+    for text in ("\ud800", 3, None):
+        with pytest.raises(ingot.InvalidArgument, match="is no text"):
+            tokenizer.encode(text)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

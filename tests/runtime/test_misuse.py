@@ -4,6 +4,7 @@ calls from within calls, finalizers in any order."""
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import pickle
 import random
@@ -97,6 +98,40 @@ def test_a_subclass_of_array_goes_in() -> None:
     model = ingot.load(copy_module(rank=2))
     np.testing.assert_array_equal(model(named), VALUES)
     np.testing.assert_array_equal(named, array)
+
+
+class Speaking:
+    """Says so about DLPack, with these answers."""
+
+    def __init__(self, device: object, capsule: object = None) -> None:
+        self.device, self.capsule = device, capsule
+
+    def __dlpack_device__(self) -> object:
+        return self.device
+
+    def __dlpack__(self, **_: object) -> object:
+        return self.capsule
+
+
+def test_answers_that_are_no_dlpack_are_refused() -> None:
+    model = ingot.load(copy_module(rank=2))
+    taken = VALUES.__dlpack__()
+    np.testing.assert_array_equal(np.from_dlpack(Speaking((1, 0), taken)), VALUES)  # type: ignore[arg-type]
+    for device in (None, (1,), ("a", 0), 3):
+        with pytest.raises(ingot.InvalidArgument, match="expected two integers"):
+            model(Speaking(device))
+    for capsule in (None, 5, taken):
+        with pytest.raises(ingot.InvalidArgument, match="a capsule not yet taken"):
+            model(Speaking((1, 0), capsule))
+
+
+def test_types_that_others_give_functions_of_python_are_theirs() -> None:
+    new = ctypes.pythonapi.PyCapsule_New
+    kept, new.argtypes = new.argtypes, [ctypes.c_char_p]
+    try:
+        np.testing.assert_array_equal(np.from_dlpack(Array.from_numpy(VALUES)), VALUES)
+    finally:
+        new.argtypes = kept
 
 
 @pytest.mark.parametrize("take", [copy.copy, copy.deepcopy, pickle.dumps])

@@ -35,7 +35,7 @@ def read_external(
     from the name of the file.
     """
     try:
-        with open(_open(folders, location), "rb", buffering=0) as file:
+        with FileIO("data", opener=lambda *_: _open(folders, location)) as file:
             return _read(file, offset, length)
     except OSError as error:
         raise CompileError(f"which cannot be read: {error.strerror}") from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import os
 from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +21,7 @@ from ingot.compiler.ir.dims import known_dims
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
 from ingot.hal.errors import CompileError, NotFound
 from ingot.hal.spec import DType, dtype
-from ingot.hal.whole_file import READ_AT_ONCE
+from ingot.hal.whole_file import at_once
 
 __all__ = ["Model", "Operator", "Quantization", "Signature", "Subgraph", "Tensor", "require_small"]
 
@@ -295,7 +294,7 @@ class Model:
 
 def _mapped(path: Path) -> memoryview:
     try:
-        with open(os.open(path, READ_AT_ONCE), "rb") as file:
+        with open(path, "rb", opener=at_once) as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError) as error:
         raise NotFound(f"'{path}' cannot be read as a TFLite model: {error}") from None

@@ -10,7 +10,7 @@ from typing import Any
 
 from ingot.hal.checkpoint import read_json
 from ingot.hal.errors import DataLoss, NotFound
-from ingot.language.tokenizer import Tokenizer, ends_of, package
+from ingot.language.tokenizer import Tokenizer, ends_of, package, whole
 
 __all__ = ["FolderTokenizer"]
 
@@ -26,10 +26,8 @@ class FolderTokenizer(Tokenizer):
         if not (folder / "tokenizer.json").is_file():
             raise NotFound(f"'{folder}' has no tokenizer: the file tokenizer.json is missing")
         tokenizers = package("tokenizers")
-        try:
+        with whole(f"'{folder / 'tokenizer.json'}'"):
             made = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except Exception as error:  # the package raises no other
-            raise DataLoss(f"'{folder / 'tokenizer.json'}' is damaged: {error}") from None
         made.no_truncation()
         made.no_padding()
         config = _optional(folder / "tokenizer_config.json")
@@ -48,7 +46,7 @@ class FolderTokenizer(Tokenizer):
 
     def encode(self, text: str, *, is_start: bool = True) -> list[int]:
         """The ids of a text, with what tokenizer.json puts around one that begins."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=is_start).ids
+        ids = self._ids(text, is_start)
         while ids and is_start and ids[-1] in self.ends:
             ids.pop()  # the model is to go on
         return ids
@@ -65,7 +63,8 @@ def _text(token: Any) -> str | None:
 
 
 def _id(tokenizer: Any, text: str, folder: Path, key: str) -> int:
-    id = tokenizer.token_to_id(text)
+    with whole(f"{key} in '{folder / 'tokenizer_config.json'}'"):
+        id = tokenizer.token_to_id(text)
     if id is None:
         raise DataLoss(
             f"the tokenizer in '{folder}' is damaged: {key} is {text[:60]!r} in "
@@ -95,7 +94,8 @@ def _template(folder: Path, config: Mapping[str, Any]) -> str | None:
         return file.read_text(encoding="utf-8", errors="replace")[:_MAX_TEMPLATE]
     template = config.get("chat_template")
     if isinstance(template, list):
-        named = {each.get("name"): each.get("template") for each in template
-                 if isinstance(each, Mapping)}  # fmt: skip
-        template = named.get("default")
+        named = (each for each in template if isinstance(each, Mapping))
+        template = next(
+            (each.get("template") for each in named if each.get("name") == "default"), None
+        )
     return template if isinstance(template, str) else None

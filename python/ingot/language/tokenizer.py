@@ -8,13 +8,15 @@ conversations jinja2, in which files write how they look.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ingot.hal.errors import DataLoss, Error, InvalidArgument, NotFound, Unsupported
 
-__all__ = ["FileTokenizer", "Tokenizer", "ends_of", "package"]
+__all__ = ["FileTokenizer", "Tokenizer", "ends_of", "package", "whole"]
 
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
 _WORDS = rf"{_CONTRACTIONS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
@@ -32,6 +34,7 @@ _SPLITS = {
 }
 """How texts are cut before merges, by `tokenizer.ggml.pre`."""
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL, _OWN = 3, 4  # types of tokens that texts have as a whole
 _ENDS = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>")
 _MARK = "\u2581"  # SentencePiece's space
@@ -57,14 +60,22 @@ class Tokenizer:
 
     def encode(self, text: str, *, is_start: bool = True) -> list[int]:
         """The ids of a text, behind the token that begins one if the model wants that."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        ids = self._ids(text, False)
         if is_start and self.adds_begin and self.begin is not None and ids[:1] != [self.begin]:
             ids.insert(0, self.begin)
         return ids
 
+    def _ids(self, text: str, adds_special: bool) -> list[int]:
+        if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
+            raise InvalidArgument(f"{text!r:.60} is no text: it cannot be written as UTF-8")
+        with whole("the tokenizer"):
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=adds_special).ids
+        return ids
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without tokens that only control."""
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        with whole("the tokenizer"):
+            text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
 
     def vocabulary(self) -> dict[str, int]:
@@ -75,7 +86,12 @@ class Tokenizer:
     def stream(self) -> Callable[[int], str]:
         """A function that takes one id after another and gives the text that is whole by then."""
         stream = package("tokenizers").decoders.DecodeStream(skip_special_tokens=True)
-        return lambda id: stream.step(self._tokenizer, id) or ""
+
+        def step(id: int) -> str:
+            with whole("the tokenizer"):
+                return stream.step(self._tokenizer, id) or ""
+
+        return step
 
     @property
     def has_template(self) -> bool:
@@ -130,14 +146,10 @@ class FileTokenizer(Tokenizer):
             raise Unsupported(
                 f"the tokenizer is of the kind {kind!r}; those that are known are gpt2 and llama"
             )
-        try:
+        with whole("the file's tokenizer"):
             self._tokenizer = _KINDS[kind](self._key, texts)
             self._add_own(tokenizers.AddedToken)
             adds_begin = bool(self._key("add_bos_token", kind == "llama"))
-        except Error:
-            raise
-        except Exception as error:  # the package raises no other
-            raise DataLoss(f"the file's tokenizer is damaged: {error}") from None
         known = {name: self._id(name) for name in ("bos", "eos")}
         template = metadata.get("tokenizer.chat_template")
         super().__init__(
@@ -177,6 +189,19 @@ class FileTokenizer(Tokenizer):
         ids = [self._id(name) for name in ("eos", "eot", "eom")]
         ids += ends_of(self._tokenizer)
         return sorted({id for id in ids if id is not None and id < len(self.texts)})
+
+
+@contextmanager
+def whole(what: str) -> Iterator[None]:
+    """DataLoss: the package tokenizers raises an error, or panics, over what a file says."""
+    try:
+        yield
+    except Error:
+        raise
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise DataLoss(f"{what} is damaged: {error}") from None
+        raise
 
 
 def ends_of(tokenizer: Any) -> list[int | None]:

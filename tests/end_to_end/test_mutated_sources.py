@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import ingot
+from ingot import ops
 from ingot.compiler.ir import to_text
 from ingot.compiler.read_source import read_source
 
@@ -80,6 +82,17 @@ def test_numbers_of_any_size_are_refused_or_compiled(
 
 def test_a_tensor_of_many_parts_is_split_in_a_loop() -> None:
     _compile(_onnx("SplitToSequence", [1 << 40, 2]))
+
+
+def test_constants_that_become_large_are_not_made_by_the_compiler() -> None:
+    spec = ingot.spec("f32[2]")
+    source = ingot.trace(lambda x: x + ops.sum(ops.astype(ops.arange(1 << 28), "f32")), spec)
+    tracemalloc.start()
+    try:
+        _compile(source)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 29
+    finally:
+        tracemalloc.stop()
 
 
 def _artifact() -> bytes:

@@ -70,10 +70,9 @@ def reduce_window(context: Context, op: SourceOp) -> Result:
         _pairs(padding),
     )
     if kinds is None:
-        dilations = (windows.base_dilation, windows.dilation)
         block = bodies.body_of(op)
         assert block is not None
-        return fold_windows(context, op, block, sizes, windows.strides, dilations, windows.padding)
+        return _folded(context, op, block, windows)
     return [
         _combine(context, op, place, len(kinds) + place, kind, windows)
         for place, kind in enumerate(kinds)
@@ -95,11 +94,18 @@ def dynamic_reduce_window(context: Context, op: SourceOp) -> Result:
     kind = bodies.combination(block, 0, 0, 1)
     if kind is not None and kind != "set":
         return [_combine(context, op, 0, 1, kind, windows)]
+    return _folded(context, op, block, windows)
+
+
+def _folded(context: Context, op: SourceOp, block: SourceBlock, windows: _Windows) -> Result:
+    """By any region."""
     axis = windows.cumulative_axis(tensor_type(context.flat([context.lowered(op, 0)])[0]).shape)
     if axis is not None:
         return fold_running(context, op, block, axis, reverse=windows.padding[axis][0] == 0)
     dilations = (windows.base_dilation, windows.dilation)
-    return fold_windows(context, op, block, sizes, strides, dilations, windows.padding)
+    return fold_windows(
+        context, op, block, windows.sizes, windows.strides, dilations, windows.padding
+    )
 
 
 def _called_body(op: SourceOp, program: SourceProgram) -> SourceBlock | None:

@@ -45,6 +45,12 @@ def best_pair(a: Any, b: Any) -> Any:
     return jnp.where(takes, a[0], b[0]), jnp.where(takes, a[1], b[1])
 
 
+def test_running_combinations_by_any_region_see_no_padding() -> None:
+    """Of which this region makes NaN."""
+    x = (normal(3, 4) + 1j * normal(3, 4, seed=1)).astype(np.complex64)
+    check(lambda x: (lax.cumlogsumexp(x), lax.cumlogsumexp(x, axis=1, reverse=True)), x)
+
+
 def test_reductions_by_any_region() -> None:
     def model(x: Any, i: Any) -> Any:
         least = np.float32(1)

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
+
+from ingot.compiler.frontends.lines import Line
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
@@ -17,6 +21,9 @@ from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
 __all__ = ["SymbolicAxis", "resize_symbolic"]
+
+
+_Line = Any  # a Line, which the types of NumPy's functions do not know
 
 
 @dataclass(frozen=True)
@@ -32,47 +39,6 @@ class SymbolicAxis:
     roi: tuple[Value, Value] | None
 
 
-class _Line:
-    """f64[resized] or f64[], with the operators of NumPy."""
-
-    def __init__(self, node: Node, value: Value) -> None:
-        self.node = node
-        self.value = value
-
-    def _with(self, other: _Line | float) -> tuple[Value, Value]:
-        a = self.value
-        b = other.value if isinstance(other, _Line) else self.node.constant(other, "f64")
-        shape = shape_of(a) or shape_of(b)
-        return self.node.broadcast_to(a, shape), self.node.broadcast_to(b, shape)
-
-    def op(self, name: str, other: _Line | float) -> _Line:
-        return _Line(self.node, self.node.op(name, *self._with(other)))
-
-    def unary(self, name: str) -> _Line:
-        return _Line(self.node, self.node.op(name, self.value))
-
-    def __add__(self, other: _Line | float) -> _Line:
-        return self.op("add", other)
-
-    def __sub__(self, other: _Line | float) -> _Line:
-        return self.op("sub", other)
-
-    def __mul__(self, other: _Line | float) -> _Line:
-        return self.op("mul", other)
-
-    def __truediv__(self, other: _Line | float) -> _Line:
-        return self.op("div", other)
-
-    def compare(self, direction: str, other: _Line | float) -> Value:
-        return self.node.compare(direction, *self._with(other))
-
-    def where(self, condition: Value, other: _Line | float) -> _Line:
-        """`other` where the condition holds, this elsewhere."""
-        mine, theirs = self._with(other)
-        spread = self.node.broadcast_to(condition, shape_of(mine))
-        return _Line(self.node, self.node.op("select", spread, theirs, mine))
-
-
 def resize_symbolic(
     node: Node, x: Value, one: SymbolicAxis, mode: str, kind: str, rounding: str
 ) -> tuple[Value, Value]:
@@ -86,7 +52,7 @@ def resize_symbolic(
     )  # of NaN neither holds, as where the input is empty
     if kind == "nearest":
         return _take(node, x, one, _rounded(at, rounding)), outside
-    left = at.unary("floor")
+    left = np.floor(at)
     curve, reach = _curve(node, kind)
     scale = 1.0
     if node.integer("antialias", 0):
@@ -96,9 +62,7 @@ def resize_symbolic(
     first = math.floor(-reach / scale) + 1
     ratio = at - left
     places = [left + float(step) for step in range(first, 2 - first)]
-    weights = [
-        curve((ratio * -1.0 + float(step)).unary("abs") * scale) for step in range(first, 2 - first)
-    ]
+    weights = [curve(np.abs(float(step) - ratio) * scale) for step in range(first, 2 - first)]
     if scale < 1.0:
         weights = _normalised(weights)
     if node.integer("exclude_outside", 0):
@@ -120,24 +84,25 @@ def _fanned(
 ) -> Value:
     """x with one axis resized by a filter that widens as it shrinks, by a factor from data: so
     many neighbours as then count are taken side by side."""
-    scale = _Line(node, one.scale).op("min", 1.0)
+    given: _Line = Line(node, one.scale)
+    scale = np.minimum(given, 1.0)
     half = (scale * 0.0 + reach) / scale
     name = f"{node.proto.output[0]}_reach_{one.axis}"
-    ceiling = node.convert(half.unary("ceil").value, "i64")
+    ceiling = node.convert(np.ceil(half).value, "i64")
     side = node.define_size(ceiling, name, f"the reach of the filter on axis {one.axis}", low=1)
     shape = (one.resized, side * 2)
     center, left = (
-        _Line(node, node.op("broadcast", each.value, shape=shape, dimensions=(0,)))
-        for each in (at, at.unary("floor"))
+        Line(node, node.op("broadcast", each.value, shape=shape, dimensions=(0,)))
+        for each in (at, np.floor(at))
     )
-    steps = _Line(node, node.op("iota", dtype=dtype("f64"), shape=shape, axis=1))
-    places = left + steps + (_Line(node, node.size(side, "f64")) * -1.0 + 1.0)
-    weights = curve((places - center).unary("abs") * scale)
+    steps = Line(node, node.op("iota", dtype=dtype("f64"), shape=shape, axis=1))
+    places = left + steps + (Line(node, node.size(side, "f64")) * -1.0 + 1.0)
+    weights = curve(np.abs(places - center) * scale)
     if node.integer("exclude_outside", 0):
         for condition in (places.compare("lt", 0.0), places.compare("ge", _size(node, one))):
             weights = weights.where(condition, 0.0)
     total = node.reduce(weights.value, [1], "add")
-    weights = weights / _Line(node, node.op("broadcast", total, shape=shape, dimensions=(0,)))
+    weights = weights / Line(node, node.op("broadcast", total, shape=shape, dimensions=(0,)))
     wide = x if type_of(x).dtype.is_float else node.convert(x, "f32")
     taken = _take(node, wide, one, places)
     factor = node.convert(weights.value, type_of(wide).dtype)
@@ -148,14 +113,14 @@ def _fanned(
 
 
 def _size(node: Node, one: SymbolicAxis) -> _Line:
-    return _Line(node, node.size(one.size, "f64"))
+    return Line(node, node.size(one.size, "f64"))
 
 
 def _coordinates(node: Node, one: SymbolicAxis, mode: str) -> _Line:
     """Where each element of the result lies in the input."""
-    x = _Line(node, node.op("iota", dtype=dtype("f64"), shape=(one.resized,), axis=0))
+    x = Line(node, node.op("iota", dtype=dtype("f64"), shape=(one.resized,), axis=0))
     scale, size, resized = (
-        _Line(node, each)
+        Line(node, each)
         for each in (one.scale, node.size(one.size, "f64"), node.size(one.resized, "f64"))
     )
     length = scale * size
@@ -176,7 +141,7 @@ def _coordinates(node: Node, one: SymbolicAxis, mode: str) -> _Line:
             return (x + 0.5) / scale + offset - 0.5
         case "tf_crop_and_resize":
             zero, whole = node.constant(0, "f64"), node.constant(1, "f64")
-            begin, end = (_Line(node, each) for each in one.roi or (zero, whole))
+            begin, end = (Line(node, each) for each in one.roi or (zero, whole))
             step = (end - begin) * last / (length - 1.0)
             middle = (begin + end) * last / 2.0
             return (begin * last + x * step).where(single, middle)
@@ -186,18 +151,18 @@ def _coordinates(node: Node, one: SymbolicAxis, mode: str) -> _Line:
 def _rounded(at: _Line, rounding: str) -> _Line:
     match rounding:
         case "round_prefer_floor":
-            return (at - 0.5).unary("ceil")
+            return np.ceil(at - 0.5)
         case "round_prefer_ceil":
-            return (at + 0.5).unary("floor")
+            return np.floor(at + 0.5)
         case "floor" | "ceil":
-            return at.unary(rounding)
+            return np.floor(at) if rounding == "floor" else np.ceil(at)
     raise UnsupportedNode(f"nearest_mode '{rounding}' is not known")
 
 
 def _curve(node: Node, kind: str) -> tuple[Callable[[_Line], _Line], int]:
     """The weight of an element by its distance, and up to which distance it counts."""
     if kind == "linear":
-        return lambda t: (t * -1.0 + 1.0).op("max", 0.0), 1
+        return lambda t: np.maximum(1.0 - t, 0.0), 1
     if kind != "cubic":
         raise UnsupportedNode(f"mode '{kind}' is not known")
     a = node.number("cubic_coeff_a", -0.75)
@@ -220,7 +185,7 @@ def _normalised(weights: Sequence[_Line]) -> list[_Line]:
 def _take(node: Node, x: Value, one: SymbolicAxis, places: _Line) -> Value:
     """Elements at `places` along the axis, the nearest one for a place outside."""
     last = _size(node, one) - 1.0
-    inside = places.op("min", last).op("max", 0.0)
+    inside = np.maximum(np.minimum(places, last), 0.0)
     index = node.convert(inside.value, "i64")
     return node.op("take", x, index, axis=one.axis, mode="check")
 

@@ -17,6 +17,7 @@ __all__ = ["parse_dim", "symbol_dim"]
 
 _LONGEST = 10_000  # characters
 _GREATEST_PART = 1 << 16  # of a fraction
+_CHECKED = 1 << 10  # multiples of a fraction that must be what floats give: .29 * 100 is below 29
 
 _FUNCTIONS: dict[str, Callable[..., Dim]] = {
     "Add": lambda *each: reduce(lambda a, b: a + b, each),
@@ -78,9 +79,11 @@ def _ratio(tree: ast.expr, symbol: Callable[[str], Dim]) -> tuple[Dim, int]:
         return _dim(tree, symbol), 1
     name = tree.func.id
     if name == "Float":
-        number = Fraction(str(ast.literal_eval(tree.args[0])))
-        if max(abs(number.numerator), number.denominator) <= _GREATEST_PART:
-            return number.numerator, number.denominator
+        value = float(ast.literal_eval(tree.args[0]))
+        above, below = Fraction(repr(value)).as_integer_ratio()  # 2/5 of 0.4000000000000000222
+        is_small = max(abs(above), below) <= _GREATEST_PART
+        if is_small and all(value * (below * each) == above * each for each in range(_CHECKED)):
+            return above, below
     if name == "ToFloat":
         return _dim(tree.args[0], symbol), 1
     if name in ("Add", "Mul", "FloatTrueDiv", "IntTrueDiv"):

@@ -221,6 +221,45 @@ def test_a_spectrogram_agrees() -> None:
 
 
 @pytest.mark.slow
+def test_images_of_any_size_are_resized() -> None:
+    resize = torch.nn.functional.interpolate
+    modes: list[tuple[str, dict[str, Any]]] = [
+        ("nearest", {}),
+        ("nearest-exact", {}),
+        ("bilinear", {"align_corners": True}),
+        ("bicubic", {}),
+        ("bilinear", {"antialias": True}),
+        ("bicubic", {"antialias": True}),
+    ]
+
+    class Resized(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any, y: Any) -> Any:
+            sizes = ({"size": y.shape}, {"scale_factor": 0.4}, {"size": (5, 11)})
+            return [resize(x, mode=mode, **m, **each) for mode, m in modes for each in sizes]
+
+    height, width = (torch.export.Dim(name, min=5, max=64) for name in ("height", "width"))
+    shapes = ({2: height, 3: width}, {0: torch.export.Dim("h"), 1: torch.export.Dim("w")})
+    x, y = torch.randn(1, 2, 9, 14), torch.randn(20, 6)
+    dynamic = read_source(Resized(), example_inputs=(x, y), dynamic_shapes=shapes)
+    fixed = read_source(Resized(), example_inputs=(x, y))
+    others = (torch.randn(1, 2, 15, 8), torch.randn(9, 31))
+    for module, given in ((dynamic, others), (fixed, (x, y))):
+        found = interpret(module, "main", [each.numpy() for each in given])
+        for each, expected in zip(found, Resized()(*given), strict=True):
+            np.testing.assert_allclose(each, expected.numpy(), 1e-4, 1e-5)
+
+
+def test_bytes_of_images_are_resized() -> None:
+    class Resized(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.interpolate(x, (5, 7), mode="bilinear", antialias=True)
+
+    x = torch.randint(0, 256, (2, 3, 9, 14), dtype=torch.uint8)
+    (found,) = interpret(read_source(Resized(), example_inputs=(x,)), "main", [x.numpy()])
+    np.testing.assert_allclose(found.astype(int), Resized()(x).numpy().astype(int), atol=1)
+
+
+@pytest.mark.slow
 def test_keras_on_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     keras = pytest.importorskip("keras")

@@ -232,6 +232,11 @@ def test_options_for_modules_are_refused_with_other_sources() -> None:
         ("TruncToInt(Mul(ToFloat(Symbol('s0')), Float('0.5', precision=53)))", "floordiv(s0, 2)"),
         ("FloorToInt(IntTrueDiv(Add(Symbol('s0'), Integer(1)), Integer(3)))", "floordiv(s0+1, 3)"),
         ("CeilToInt(FloatTrueDiv(Mul(Integer(-2), ToFloat(Symbol('s0'))), Float('-1.0')))", "2*s0"),
+        (
+            "TruncToInt(Mul(ToFloat(Symbol('s0')), Float('0.40000000000000002')))",
+            "floordiv(2*s0, 5)",
+        ),
+        ("TruncToInt(Mul(ToFloat(Symbol('s0')), Float('0.28999999999999998')))", None),
         ("CeilToInt(Float('0.3333333333333333'))", None),
         ("CeilToInt(FloatTrueDiv(Integer(1), Symbol('s0')))", None),
     ],

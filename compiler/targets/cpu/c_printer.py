@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import ClassVar
 
-from ingot.compiler.ir import Function, MemoryType, Op, Value, VectorType, defined_by
+from ingot.compiler.ir import Function, MemoryType, Op, Value, VectorType, defined_by, uses_of
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.kernel import Kernel, checked_name
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
@@ -109,12 +109,12 @@ def print_source(kernels: Iterable[PrintedKernel]) -> str:
 
 def print_kernel(kernel: Kernel) -> PrintedKernel:
     """The C function of one kernel."""
-    return _Printer().kernel(kernel)
+    return _Printer(kernel.loops).kernel(kernel)
 
 
 @cache
 def _print_function(function: Function) -> PrintedKernel:
-    return _Printer().function(function)
+    return _Printer(function).function(function)
 
 
 class _Printer(CStructure):
@@ -127,8 +127,10 @@ class _Printer(CStructure):
         "loop.prefetch": "_prefetch",
     }
 
-    def __init__(self) -> None:
+    def __init__(self, printed: Function) -> None:
         super().__init__()
+        uses = uses_of(printed).items()
+        self.converted = {value for value, by in uses if all(op.name == "convert" for op, _ in by)}
         self.constants: dict[Value, float] = {}
         self.headers: dict[int, int] = {}
         self.parts: set[str] = set()
@@ -137,12 +139,14 @@ class _Printer(CStructure):
 
     def _define(self, value: Value, expression: str) -> None:
         """Vectors of one integer stand where they are used: shifts take the plain number; whole
-        floats do, for conversions round themselves. In a function all constants do, which gives gcc
-        the order in which it makes the best code."""
+        floats do that are only converted, which rounds, too. In a function all constants do, which
+        gives gcc the order in which it makes the best code."""
         is_constant = defined_by(value, "loop.constant") is not None
         is_vector = lanes_of(value) > 1 and dtype_of(value).is_integer
-        is_whole = lanes_of(value) > 1 and defined_by(value, "round_even") is not None
-        if is_whole or (is_constant and (self.is_function or is_vector)):
+        is_rounded = lanes_of(value) > 1 and defined_by(value, "round_even") is not None
+        if (is_rounded and value in self.converted) or (
+            is_constant and (self.is_function or is_vector)
+        ):
             self.names[value] = expression
         else:
             super()._define(value, expression)
@@ -292,15 +296,7 @@ class _Printer(CStructure):
             if printer is None:
                 raise CompileError(f"the C printer has no {op.name}")
             return printer(self, op)
-        if name == "compare":
-            return self._compare(op)
-        if name == "select":
-            return self._select(op)
-        if name in ("convert", "bitcast"):
-            return self._convert(op) if name == "convert" else self._bitcast(op)
-        if name == "clamp":
-            return self._clamp(op)
-        return self._elementwise(op)
+        return _EXPRESSIONS.get(name, _Printer._elementwise)(self, op)
 
     def _suffix(self, lanes: int) -> str:
         if lanes > 1:
@@ -605,4 +601,9 @@ _EXPRESSIONS: dict[str, Callable[[_Printer, Op], str]] = {
     "dot4": _Printer._dot_words,
     "same": _Printer._same,
     "table4": _Printer._table4,
+    "compare": _Printer._compare,
+    "select": _Printer._select,
+    "convert": _Printer._convert,
+    "bitcast": _Printer._bitcast,
+    "clamp": _Printer._clamp,
 }

@@ -73,6 +73,17 @@ def test_carried_values_are_assigned_at_once() -> None:
     assert result.tolist() == [2.0, 1.0]
 
 
+def test_a_rounded_vector_is_made_before_what_it_is_made_of_changes() -> None:
+    b = LoopBuilder()
+    start = b.constant(0.625, F32, 4)
+    with b.for_(0, 2, 1, [start, start]) as loop:
+        value, _ = loop.carried
+        loop.yield_(b.op("add", value, start), b.op("round_even", value))
+    b.store(b.binding(0, F32), 0, loop.results[1])
+    (result,) = run(kernel_of(b, "rounded", ["f32"]), [], [np.zeros(4, np.float32)])
+    assert result.tolist() == [1.0] * 4
+
+
 def test_branches_give_values() -> None:
     b = LoopBuilder()
     out = b.binding(0, F32)

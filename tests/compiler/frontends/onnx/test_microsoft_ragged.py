@@ -85,7 +85,7 @@ def test_texts_have_states_of_their_own(rule: str) -> None:
 
 def attended(
     given: dict[str, Array], *, window: int = 0, cap: float = 0.0, causal: bool = True,
-    scale: float = SIZE**-0.5, turned: bool = False,
+    scale: float = SIZE**-0.5, turned: bool = False, sink: Array | None = None,
 ) -> list[Array]:  # fmt: skip
     """PagedAttention token by token."""
     q, k, v, starts, past, table = (given[x] for x in ("q", "k", "v", "starts", "past", "table"))
@@ -115,7 +115,8 @@ def attended(
             scores = np.einsum("hd,nhd->nh", query, keys) * scale
             scores = cap * np.tanh(scores / cap) if cap else scores
             weights = np.exp(scores - scores.max(0))
-            result[token] = np.einsum("nh,nhd->hd", weights / weights.sum(0), values)
+            total = weights.sum(0) + (0 if sink is None else np.exp(sink - scores.max(0)))
+            result[token] = np.einsum("nh,nhd->hd", weights / total, values)
     return [result.reshape(len(q), -1), *caches]
 
 
@@ -157,6 +158,29 @@ def test_attention_over_pages() -> None:
         found = compiled(*(given[name] for name in model.inputs))
         for each, expected in zip(found, wanted, strict=True):
             assert_same(np.asarray(each), expected, 1e-4, 1e-4)
+
+
+def test_sinks_over_pages() -> None:
+    """What a page holds behind its text, such as NaN, is not seen."""
+    named: dict[str, Any] = {"num_heads": HEADS, "kv_num_heads": GROUPS}
+    inputs = ["q", "k", "v", *CACHED, "", "", "", "sink"]
+    nodes = [
+        node_of("PagedAttention", inputs, ["y", "yk", "yv"], local_window_size=3, **named),
+        node_of("PagedAttention", inputs, ["z", "zk", "zv"], softcap=2.0, is_causal=0, **named),
+    ]
+    sink = 2 * drawn(HEADS, seed=2)
+    model = paged(nodes, {"sink": sink})
+    lengths, widths = [3, 1, 5], {"q": HEADS * SIZE, "k": GROUPS * SIZE, "v": GROUPS * SIZE}
+    given = {x: drawn(sum(lengths), width, seed=ord(x)) for x, width in widths.items()}
+    given |= {x: drawn(12, ROWS, GROUPS, SIZE, seed=ord(x[0])) for x in ("kc", "vc")}
+    given |= {"starts": starts_of(lengths), "past": np.array([2, 0, 6], np.int32)}
+    given["table"] = np.array([[7, 2, -1], [0, 11, 3], [4, 1, 9]], np.int32)
+    for cache in (given["kc"], given["vc"]):
+        cache[[3, 11]] = cache[2, 1:] = np.nan
+    wanted = attended(given, window=3, sink=sink)
+    wanted += attended(given, cap=2.0, causal=False, sink=sink)
+    given["whole"] = drawn(sum(lengths), sum(widths.values()))
+    model.compare(dict(zip(model.names, wanted, strict=True)), 1e-5, **given)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,20 @@ from __future__ import annotations
 from ingot.compiler.frontends.cached_tokens import Blocks
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add, silu
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part, scale_of
+from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
+    Softmax,
+    attend,
+    mask_of,
+    part,
+    positions,
+    scale_of,
+)
 from ingot.compiler.frontends.onnx.lowerings.microsoft.grouped_query import rotated, split
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.frontends.spans import Spans
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim, known_dim
+from ingot.compiler.ir.dims import Dim, known_dim, product
 from ingot.hal.spec import dtype
 
 __all__ = ["captured", "spans_of"]
@@ -123,30 +130,65 @@ def paged_attention(node: Node) -> tuple[Value, Value, Value]:
     spans = spans_of(node, starts, total)
     past = node.convert(node.agree(node.input(6), (spans.texts,)), "i64")
     table = node.agree_on(node.input(7), 0, spans.texts)
-    positions = add(node, spans.place, node.op("take", past, spans.text, axis=0, mode="clamp"))
+    places = add(node, spans.place, node.op("take", past, spans.text, axis=0, mode="clamp"))
     given = [None if x is None else _as_batch(node, x) for x in map(node.optional, range(3))]
     norms = (node.optional(12), node.optional(13))
     inner = node.replaced(node.opset, [*given, *[None] * 11, *norms], None)
     q, k, v = split(inner)
     if node.integer("do_rotary", 0):
-        q, k = rotated(node, q, k, (node.input(8), node.input(9)), _as_batch(node, positions))
-    tokens = Blocks(node.builder, spans, positions, table)
+        q, k = rotated(node, q, k, (node.input(8), node.input(9)), _as_batch(node, places))
+    tokens = Blocks(node.builder, spans, places, table)
+    counts = add(node, past, spans.counts)
     if not node.integer("is_causal", 1):
-        last = node.op("sub", add(node, past, spans.counts), node.fill(1, like=past))
+        last = node.op("sub", counts, node.fill(1, like=counts))
         tokens.places = node.op("take", last, spans.text, axis=0, mode="clamp")
     q, k, v = (node.reshape(each, shape_of(each)[1:]) for each in (q, k, v))
     (keys, seen_keys), (values, seen_values) = (
         tokens.put(cache, each) for cache, each in zip(caches, (k, v), strict=True)
     )
-    result = tokens.attend(
-        q,
-        seen_keys,
-        seen_values,
-        scale=scale_of(node, shape_of(q)[2]),
-        window=max(node.integer("local_window_size", -1), 0),
-        cap=node.number("softcap", 0.0),
+    scale, cap = scale_of(node, shape_of(q)[2]), node.number("softcap", 0.0)
+    window, sink = max(node.integer("local_window_size", -1), 0), node.optional(11)
+    if sink is None:
+        result = tokens.attend(q, seen_keys, seen_values, scale=scale, window=window, cap=cap)
+        return result, keys, values
+    read = [_read(node, cache, tokens.table, counts) for cache in (keys, values)]
+    ends = add(node, tokens.places, node.fill(1, like=tokens.places))
+    mask = _mask(node, node.convert(spans.rows(ends), "i32"), shape_of(read[0])[2], window)
+    rows = node.transpose(spans.rows(q), (0, 2, 1, 3))
+    softmax = Softmax(cap, node.agree(sink, (shape_of(q)[1],)))
+    result, _, _ = attend(node, rows, read[0], read[1], scale, [mask], softmax)
+    result = spans.joined(node.transpose(result, (0, 2, 1, 3)))
+    return node.reshape(result, (total, product(shape_of(result)[1:]))), keys, values
+
+
+def _read(node: Node, cache: Value, table: Value, counts: Value) -> Value:
+    """The rows of each text, [texts, heads, keys, size], as many as its pages have; zeros behind
+    its first `counts`, where a page may hold anything."""
+    pages = node.op("take", cache, table, axis=0, mode="clamp")
+    texts, columns, length, heads, size = shape_of(pages)
+    rows = node.reshape(pages, (texts, columns * length, heads, size))
+    place = positions(node, shape_of(rows)[:2], 1)
+    counts = node.op(
+        "broadcast", node.convert(counts, "i32"), shape=shape_of(place), dimensions=(0,)
     )
-    return result, keys, values
+    is_there = node.compare("lt", place, counts)
+    is_there = node.op("broadcast", is_there, shape=shape_of(rows), dimensions=(0, 1))
+    rows = node.op("select", is_there, rows, node.fill(0, like=rows))
+    return node.transpose(rows, (0, 2, 1, 3))
+
+
+def _mask(node: Node, ends: Value, keys: Dim, window: int) -> Value:
+    """What hides keys that are not in front of the ends, i32[texts, longest], of queries, or that
+    left their window; [texts, 1, longest, keys]."""
+    shape = (*shape_of(ends), keys)
+    key = positions(node, shape, 2)
+    ends = node.op("broadcast", ends, shape=shape, dimensions=(0, 1))
+    allowed = node.compare("lt", key, ends)
+    if window:
+        first = node.op("sub", ends, node.fill(window, like=ends))
+        allowed = node.op("and", allowed, node.compare("ge", key, first))
+    mask = mask_of(node, allowed, node.full(0, "f32", ()))
+    return node.reshape(mask, (shape[0], 1, *shape[1:]))
 
 
 def _as_batch(node: Node, x: Value) -> Value:
@@ -160,8 +202,7 @@ def _refuse(node: Node) -> None:
     for name in ("k_quant_type", "v_quant_type", "qk_rotation", "v_rotation"):
         kind = node.text(name, "NONE")
         unsupported(kind != "NONE", f"its {name} is '{kind}': caches must be of plain floats")
-    for place, what in ((10, "slot_mapping"), (11, "head_sink")):
-        unsupported(node.optional(place) is not None, f"it has a {what}: leave it out")
+    unsupported(node.optional(10) is not None, "it has a slot_mapping: leave it out")
     unsupported(node.integer("rotary_offset", 0) != 0, "its rotary_offset is not 0")
     cache = type_of(node.input(3))
     unsupported(not cache.dtype.is_float, f"its cache {cache} is quantised: use floats")

@@ -56,10 +56,10 @@ class Kernel:
     def own(self) -> OwnKernel:
         """As the compiler takes it."""
         types = parse_signature(self.signature)
-        if types.decided or not types.results:
+        if types.decided or not types.results or types.has_complex:
             raise InvalidArgument(
                 f"a kernel of the signature {types}: it fills one result or more, whose dims its "
-                "arguments tell"
+                "arguments tell, and takes complex numbers as parts"
             )
         if self.target not in TARGETS:
             raise InvalidArgument(

@@ -23,6 +23,7 @@ from ingot.compiler.graph.native_signature import parse_signature
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.hal.spec import DType
 
 __all__ = [
     "Native",
@@ -167,11 +168,11 @@ def call_own(name: str, native: Native, operands: Sequence[Any], told: Mapping[s
     """What the function gives for traced operands, or in its place what `native.otherwise` does: a
     tensor, or a tuple of them."""
     from ingot.compiler.frontends.program.control import cond
-    from ingot.compiler.frontends.program.tensor import current, given, value_of
+    from ingot.compiler.frontends.program.tensor import current, given
 
     types = parse_signature(native.signature).arguments
     dtypes = [type.dtype for type in types] + [None] * (len(operands) - len(types))
-    values = [value_of(each, dtype) for each, dtype in zip(operands, dtypes, strict=False)]
+    values = [_operand(each, dtype) for each, dtype in zip(operands, dtypes, strict=False)]
 
     def call(optional: bool = False) -> Any:
         trace = current()
@@ -188,6 +189,15 @@ def call_own(name: str, native: Native, operands: Sequence[Any], told: Mapping[s
         lambda: call(optional=True),
         lambda: substitute(*tensors, **told),
     )
+
+
+def _operand(x: Any, dtype: DType | None) -> Value:
+    """What is not traced, in the dtype of the signature."""
+    from ingot.compiler.frontends.program.tensor import FUNCTIONS, Tensor, value_of
+
+    if dtype is not None and dtype.is_complex and not isinstance(x, Tensor):
+        x = FUNCTIONS["asarray"](x, dtype=dtype)
+    return value_of(x, dtype)
 
 
 def call_native(

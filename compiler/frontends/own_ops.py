@@ -112,24 +112,25 @@ def lower_own(
     UnsupportedNode, CompileError: the function does not take them, or what it does is no program.
     """
     from ingot.compiler.frontends.program.tensor import (
-        Tensor,
         Trace,
         as_size,
         entered,
+        given,
         value_of,
     )
 
     trace = Trace(builder, fresh, layer=builder.location)
 
-    def shown(given: Any) -> Any:
-        if isinstance(given, Value):
-            return Tensor(given, trace)
-        if isinstance(given, (list, tuple)):
-            return [shown(each) for each in given]
-        return as_size(given) if isinstance(given, Expr) else given
+    def shown(value: Any) -> Any:
+        if isinstance(value, Value):
+            return given(value)
+        if isinstance(value, (list, tuple)):
+            return [shown(each) for each in value]
+        return as_size(value) if isinstance(value, Expr) else value
 
-    arguments = [shown(each) for each in operands]
-    named = {name: shown(each) for name, each in attributes.items()}
+    with entered(trace):
+        arguments = [shown(each) for each in operands]
+        named = {name: shown(each) for name, each in attributes.items()}
     try:
         inspect.signature(function).bind(*arguments, **named)
     except TypeError as error:

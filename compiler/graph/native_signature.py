@@ -46,6 +46,12 @@ class NativeSignature:
         names = (name for type in self.results for name in _symbols(type))
         return tuple(dict.fromkeys(name for name in names if name not in known))
 
+    @property
+    def has_complex(self) -> bool:
+        """Whether tensors of complex numbers are among them."""
+        types = (*self.arguments, *self.results)
+        return any(not isinstance(type, ReferenceType) and type.dtype.is_complex for type in types)
+
     def decides(self, result: int) -> bool:
         """Whether the function decides dims of a result."""
         return not _symbols(self.results[result]).isdisjoint(self.decided)
@@ -137,9 +143,7 @@ def _dtype(name: str, whole: str) -> DType:
 
 def _is_taken(dtype: DType) -> bool:
     """Whether elements of the dtype lie in memory as a program computes with them."""
-    if dtype.is_complex:
-        return False
-    return dtype.is_boolean or dtype.bits >= (16 if dtype.is_float else 8)
+    return dtype.is_complex or dtype.is_boolean or dtype.bits >= (16 if dtype.is_float else 8)
 
 
 def _shape(text: str, whole: str) -> tuple[Dim, ...]:

@@ -195,6 +195,11 @@ def test_declarations_that_are_none_are_refused(changed: dict[str, Any], message
 def test_kernels_decide_no_dims_and_are_one_for_a_target() -> None:
     with pytest.raises(ingot.InvalidArgument, match="whose dims its arguments tell"):
         ingot.Kernel("(f32[n]) -> (f32[k])", C, entry="affine", workload=["n"])
+    complex_to_real = "(c64[n]) -> (f32[n])"
+    with pytest.raises(ingot.InvalidArgument, match="takes complex numbers as parts"):
+        ingot.Kernel(complex_to_real, C, entry="affine", workload=["n"])
+    with pytest.raises(ingot.CompileError, match="not complex numbers as in"):
+        ingot.trace(lambda: ops.kernel("acme.f", complex_to_real, np.zeros(3)))
     for given in (3, [in_c(), in_c()], {"a": 1}):
         with pytest.raises((ingot.InvalidArgument, TypeError)):
             ingot.compile(program, kernels={"acme.affine": given})

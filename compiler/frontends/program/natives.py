@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ingot.compiler.frontends.natives import Native, call_own, check_name
@@ -28,7 +29,7 @@ def kernel(name: str, signature: str, /, *operands: Any) -> Any:
     return given(found[0]) if len(found) == 1 else tuple(map(given, found))
 
 
-@public
+@partial(public, takes_complex=True)
 def native(
     name: str,
     signature: str,

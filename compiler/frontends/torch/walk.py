@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingot.compiler.frontends.amounts import Amounts
-from ingot.compiler.frontends.complex_numbers import join
-from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.complex_numbers import join, take_apart
+from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
 from ingot.compiler.frontends.natives import find_native
 from ingot.compiler.frontends.own_ops import ADVICE, OwnLowering, find_own, lower_own
 from ingot.compiler.frontends.problems import Problem
@@ -175,7 +175,9 @@ class Walk:
         is_native = find_native(*_own_name(target)) is not None
         for each in node["inputs"]:
             value = self.argument(each["arg"], tensors, builder)
-            if each.get("kind") == 2 or (is_native and not isinstance(value, Value)):
+            if each.get("kind") == 2 or (
+                is_native and not isinstance(value, (Value, ComplexValue))
+            ):
                 keywords[str(each["name"])] = value
             else:
                 arguments.append(value)
@@ -387,12 +389,28 @@ def _lowered(c: Context, name: str, arguments: Sequence[Any], keywords: Any) -> 
     """What the op gives; complex numbers have lowerings of their own."""
     own = _find_own(name)
     if own is not None:
-        return lower_own(own, c.builder, c.fresh, arguments, keywords)
+        return _call_own(c, own, arguments, keywords)
     given = [part for each in arguments for part in (each if isinstance(each, list) else [each])]
     gives = any(each is not None and each.dtype.is_complex for each in c.declared)
     if gives or any(isinstance(each, ComplexValue) for each in given):
         return lower_complex(c, name, arguments, keywords)
     return LOWERINGS[name](c, *arguments, **keywords)
+
+
+def _call_own(c: Context, own: OwnLowering, arguments: Sequence[Any], keywords: Any) -> list[Any]:
+    """The user's function, for which complex tensors are whole ones."""
+
+    def whole(x: Any) -> Any:
+        if isinstance(x, (list, tuple)):
+            return [whole(each) for each in x]
+        return join(c.builder, x.parts) if isinstance(x, ComplexValue) else x
+
+    named = {name: whole(each) for name, each in keywords.items()}
+    made = lower_own(own, c.builder, c.fresh, whole(arguments), named)
+    return [
+        ComplexValue(*take_apart(c.builder, each)) if type_of(each).dtype.is_complex else each
+        for each in made
+    ]
 
 
 def _refuse(name: str) -> Callable[[], Any]:

@@ -78,6 +78,11 @@ class KernelCall(Attributes):
             not any(map(_name, call.types.results)),
             f"kernel '{self.name}' gives tensors, not references as in {self.signature}",
         )
+        require(
+            not call.types.has_complex,
+            f"kernel '{self.name}' computes with reals, not complex numbers as in "
+            f"{self.signature}: pass their parts",
+        )
         return call.result(*operands)
 
 

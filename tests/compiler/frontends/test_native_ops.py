@@ -125,8 +125,12 @@ def test_own_lowerings_may_call_natives() -> None:
     np.testing.assert_array_equal(model(X).numpy(), 7 * X)
 
 
-def test_a_custom_call_of_jax() -> None:
-    jax = pytest.importorskip("jax")
+TURN = "(c64[a,b]) -> (c64[a,b])"
+
+
+@pytest.mark.parametrize(("x", "declared"), [(X, SIGNATURE), (X * (1 - 2j), TURN)])
+def test_a_custom_call_of_jax(x: Array, declared: str) -> None:
+    jax, x = pytest.importorskip("jax"), x.astype(np.complex64 if declared == TURN else np.float32)
 
     def function(x: Any) -> Any:
         result = jax.ShapeDtypeStruct(x.shape, x.dtype)
@@ -135,5 +139,21 @@ def test_a_custom_call_of_jax() -> None:
     exported = jax.export.export(
         jax.jit(function),
         disabled_checks=[jax.export.DisabledSafetyCheck.custom_call("acme.scale")],
-    )(jax.ShapeDtypeStruct(X.shape, X.dtype))
-    np.testing.assert_array_equal(load(exported, "acme.scale")(X).numpy(), 4 * X)
+    )(jax.ShapeDtypeStruct(x.shape, x.dtype))
+    np.testing.assert_array_equal(load(exported, "acme.scale", declared)(x).numpy(), 4 * x)
+
+
+def test_an_op_of_torch_takes_complex_numbers() -> None:
+    torch = pytest.importorskip("torch")
+
+    schema = "(Tensor x, float factor) -> Tensor"
+    op = torch.library.custom_op("acme::scale", lambda x, factor: 1, mutates_args=(), schema=schema)
+    op.register_fake(lambda x, factor: torch.empty_like(x))
+
+    class Model(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x + torch.ops.acme.scale(-x, 3.0)
+
+    x = (X * (1 - 2j)).astype(np.complex64)
+    exported = torch.export.export(Model(), (torch.from_numpy(x),))
+    np.testing.assert_allclose(load(exported, "acme.scale", TURN)(x).numpy(), -2 * x)

@@ -63,6 +63,8 @@ class WinogradEntry:
         self.frames = result.shape[1] if is_deep else 1
         self.depth = self.b.dim(x.shape[1]) if is_deep else 1
         self.out_depth = self.b.dim(self.frames)
+        self.leaves_depth = self.taps != 1 or self.front != 0 or x.shape[1:-3] != result.shape[1:-3]
+        """Whether windows reach beyond the frames of the input."""
         self.height, self.width = map(self.b.dim, x.shape[-3:-1])
         self.out_height, self.out_width = map(self.b.dim, result.shape[-3:-1])
         self.tall, self.across = self.b.dim(rows), self.b.dim(columns)
@@ -80,7 +82,7 @@ class WinogradEntry:
     def under(self, frame: Index, tap: Index) -> tuple[Index, Value | None]:
         """The frame of the input at one place of the window, and whether it is there."""
         place = self.b.sub(self.b.add(frame, tap), self.front)
-        return self.clip(place, self.depth, self.depth != 1 or self.taps != 1 or self.front != 0)
+        return self.clip(place, self.depth, self.leaves_depth)
 
     def kernel(
         self,

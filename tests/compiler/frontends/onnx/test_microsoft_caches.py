@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from ingot.hal.errors import CompileError
+from ingot.hal.errors import CompileError, InvalidArgument
 from tests.support.devices import load_best
 from tests.support.onnx_cases import in_onnxruntime
 from tests.support.onnx_contrib import Read, drawn, node_of, of_nodes
@@ -87,6 +87,13 @@ def check_rows(model: Read, given: dict[str, Array], total: int, room: int, wind
     assert_same(found[0], wanted[0], 1e-5, 1e-5)
     for mine, other in zip(found[1:], wanted[1:], strict=True):
         assert_same(mine[:, :, :held], other[:, :, :held])
+
+
+def test_caches_that_are_shorter_than_the_window() -> None:
+    model = read([], {}, SIZE, TensorProto.FLOAT, local_window_size=4, sliding_window_cache=1)
+    given = tokens(1, 2, 2) | dict.fromkeys(("pk", "pv"), np.zeros((1, GROUPS, 3, SIZE), "f"))
+    with pytest.raises(InvalidArgument, match="p is 3, expected at least 4"):
+        load_best(model.module)(*(given[x] for x in model.inputs))
 
 
 def test_caches_of_several_sequences_when_compiled() -> None:

@@ -158,6 +158,10 @@ def test_attention_over_pages() -> None:
         found = compiled(*(given[name] for name in model.inputs))
         for each, expected in zip(found, wanted, strict=True):
             assert_same(np.asarray(each), expected, 1e-4, 1e-4)
+    for count in (-1, 9):
+        given["past"] = np.array([count], np.int32)
+        with pytest.raises(InvalidArgument, match="texts for which their blocks have no room is 1"):
+            compiled(*(given[name] for name in model.inputs))
 
 
 def test_sinks_over_pages() -> None:

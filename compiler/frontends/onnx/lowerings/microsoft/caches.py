@@ -79,6 +79,8 @@ class Window:
             f"its cache of {self.room} rows needs a causal window of so many at most, and no "
             f"attention_bias: local_window_size is {self.window}",
         )
+        fits = {"kind": "le", "a": self.window, "b": self.room}
+        node.builder.append("assert", (), (), fits)
 
     def _held(self, count: Value) -> Value:
         """How many of so many tokens the cache has."""

@@ -130,6 +130,8 @@ def paged_attention(node: Node) -> tuple[Value, Value, Value]:
     spans = spans_of(node, starts, total)
     past = node.convert(node.agree(node.input(6), (spans.texts,)), "i64")
     table = node.agree_on(node.input(7), 0, spans.texts)
+    counts = add(node, past, spans.counts)
+    _check_room(node, past, counts, shape_of(table)[1] * shape_of(caches[0])[1])
     places = add(node, spans.place, node.op("take", past, spans.text, axis=0, mode="clamp"))
     given = [None if x is None else _as_batch(node, x) for x in map(node.optional, range(3))]
     norms = (node.optional(12), node.optional(13))
@@ -138,7 +140,6 @@ def paged_attention(node: Node) -> tuple[Value, Value, Value]:
     if node.integer("do_rotary", 0):
         q, k = rotated(node, q, k, (node.input(8), node.input(9)), _as_batch(node, places))
     tokens = Blocks(node.builder, spans, places, table)
-    counts = add(node, past, spans.counts)
     if not node.integer("is_causal", 1):
         last = node.op("sub", counts, node.fill(1, like=counts))
         tokens.places = node.op("take", last, spans.text, axis=0, mode="clamp")
@@ -189,6 +190,20 @@ def _mask(node: Node, ends: Value, keys: Dim, window: int) -> Value:
         allowed = node.op("and", allowed, node.compare("ge", key, first))
     mask = mask_of(node, allowed, node.full(0, "f32", ()))
     return node.reshape(mask, (shape[0], 1, *shape[1:]))
+
+
+def _check_room(node: Node, past: Value, counts: Value, room: Dim) -> None:
+    """The call ends where a text has no room in its blocks, behind which are those of the next."""
+    key = ("room", node.input(5), node.input(6), room, id(node.builder.ops))
+    if key not in node.remembered:
+        is_outside = node.op(
+            "or",
+            node.compare("lt", past, node.fill(0, like=past)),
+            node.compare("gt", counts, node.broadcast_to(node.size(room), shape_of(counts))),
+        )
+        without = node.reduce(node.convert(is_outside, "i64"), [0], "add")
+        node.require(without, 0, "the number of texts for which their blocks have no room")
+        node.remembered[key] = without
 
 
 def _as_batch(node: Node, x: Value) -> Value:

@@ -154,6 +154,9 @@ def test_what_the_package_tokenizers_panics_over_is_data_loss(tmp_path: Path) ->
     for text in ("\ud800", 3, None):
         with pytest.raises(ingot.InvalidArgument, match="is no text"):
             tokenizer.encode(text)  # type: ignore[arg-type]
+    for id in (-1, 1 << 32, "a"):
+        with pytest.raises(ingot.InvalidArgument, match="are no ids of tokens"):
+            tokenizer.decode([id])  # type: ignore[list-item]
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,10 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without tokens that only control."""
         with whole("the tokenizer"):
-            text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+            try:
+                text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+            except (TypeError, OverflowError) as error:
+                raise InvalidArgument(f"{ids!r:.60} are no ids of tokens: {error}") from None
         return text
 
     def vocabulary(self) -> dict[str, int]:

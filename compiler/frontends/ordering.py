@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Region, ScalarType, Value
 from ingot.hal.spec import dtype
 
-__all__ = ["sort_with_places"]
+__all__ = ["sort_by", "sort_with_places"]
 
 _I64 = dtype("i64")
 
@@ -15,13 +17,24 @@ _I64 = dtype("i64")
 def sort_with_places(c: Emitter, x: Value, axis: int, descending: bool) -> tuple[Value, Value]:
     """x sorted along an axis, stable, with NaN behind all other numbers (in front of them, if
     `descending`), and where each element was."""
-    places = c.op("iota", dtype=_I64, shape=shape_of(x), axis=axis)
-    block = Block([ScalarType(type_of(each).dtype) for each in (x, places) for _ in range(2)])
-    inner = Builder(block)
-    a, b = block.arguments[:2]
-    inner.yield_(_before(inner, b, a) if descending else _before(inner, a, b))
-    values, order = c.several("sort", x, places, axis=axis, regions=[Region([block])])
+    values, order = sort_by(c, [x], axis, descending)
     return values, order
+
+
+def sort_by(c: Emitter, keys: Sequence[Value], axis: int, descending: bool) -> tuple[Value, ...]:
+    """As `sort_with_places`, by several keys, of which one decides where those before are equal."""
+    places = c.op("iota", dtype=_I64, shape=shape_of(keys[0]), axis=axis)
+    block = Block([ScalarType(type_of(each).dtype) for each in (*keys, places) for _ in range(2)])
+    inner, given = Builder(block), block.arguments
+    pairs = [(given[at], given[at + 1]) for at in range(0, 2 * len(keys), 2)]
+    if descending:
+        pairs = [(b, a) for a, b in pairs]
+    before = _before(inner, *pairs[-1])
+    for a, b in reversed(pairs[:-1]):
+        before = inner.value("and", inner.value("not", _before(inner, b, a)), before)
+        before = inner.value("or", _before(inner, a, b), before)
+    inner.yield_(before)
+    return tuple(c.several("sort", *keys, places, axis=axis, regions=[Region([block])]))
 
 
 def _before(inner: Builder, a: Value, b: Value) -> Value:

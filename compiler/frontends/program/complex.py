@@ -18,6 +18,7 @@ from ingot.compiler.frontends.complex_numbers import (
     with_sign,
 )
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
+from ingot.compiler.frontends.ordering import sort_by
 from ingot.compiler.frontends.program import (  # noqa: F401 - they register what is done with parts
     creation,
     manipulation,
@@ -26,6 +27,7 @@ from ingot.compiler.frontends.program import (  # noqa: F401 - they register wha
 )
 from ingot.compiler.frontends.program.dtypes import complex_dtype, element_type, real_dtype
 from ingot.compiler.frontends.program.elementwise import common_dtype
+from ingot.compiler.frontends.program.searching import axis_of_sort
 from ingot.compiler.frontends.program.tensor import (
     COMPLEX,
     FUNCTIONS,
@@ -278,6 +280,27 @@ COMPLEX.update(
     {"isfinite": _test("is_finite", "and"), "isinf": _test("is_inf", "or"),
      "isnan": _test("is_nan", "or")}
 )  # fmt: skip
+
+
+@_form("sort")
+def _sort(
+    x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> ComplexTensor:
+    return of_parts(_sorted(x, axis, descending)[0])
+
+
+@_form("argsort")
+def _argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    return given(_sorted(x, axis, descending)[1])
+
+
+def _sorted(x: Any, axis: int, descending: bool) -> tuple[Parts, Value]:
+    """Imaginary parts decide where real ones are equal; what has a NaN stands behind."""
+    trace, parts = current(), parts_of(x)
+    no_number = trace.op("or", *(trace.op("is_nan", part) for part in parts))
+    at = axis_of_sort(parts[0], axis)
+    _, real, imaginary, places = sort_by(trace, [no_number, *parts], at, descending)
+    return (real, imaginary), places
 
 
 @_form("where")

@@ -23,7 +23,7 @@ from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
-__all__: list[str] = []
+__all__ = ["axis_of_sort"]
 
 _I64 = dtype("i64")
 
@@ -107,10 +107,14 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 def _sorted(x: Any, axis: int, descending: bool) -> tuple[Value, Value]:
     value = value_of(x)
-    if not type_of(value).rank:
+    return sort_with_places(current(), value, axis_of_sort(value, axis), descending)
+
+
+def axis_of_sort(x: Value, axis: int) -> int:
+    """The axis, counted from 0. UnsupportedNode: x has none."""
+    if not type_of(x).rank:
         raise UnsupportedNode("its operand has rank 0: reshape it to one of rank 1")
-    at = current().normalize_axis(axis, type_of(value).rank)
-    return sort_with_places(current(), value, at, descending)
+    return current().normalize_axis(axis, type_of(x).rank)
 
 
 @public

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from ingot.compiler.frontends.program.creation import asarray, ones
 from ingot.compiler.frontends.program.manipulation import concat, reshape
 from ingot.compiler.frontends.program.reductions import cumulative_sum
 from ingot.compiler.frontends.program.searching import argsort, nonzero, take
-from ingot.compiler.frontends.program.tensor import Tensor, given, public, value_of
+from ingot.compiler.frontends.program.tensor import Tensor, public
 
 __all__: list[str] = []
 
@@ -36,11 +37,12 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Tensor
 
 
-@public
+@partial(public, takes_complex=True)
 def unique_all(x: Any, /) -> UniqueAll:
-    """The elements of x in rising order, each once; where each stands first in x; which of them
+    """The elements of x in rising order, each once (of complex ones, imaginary parts decide where
+    real ones are equal); where each stands first in x; which of them
     each element of x is; and how often each occurs. No NaN equals another one."""
-    tensor = given(value_of(x))
+    tensor = asarray(x)
     flat = reshape(tensor, (-1,))
     count = flat.size
     order = argsort(flat)
@@ -54,21 +56,21 @@ def unique_all(x: Any, /) -> UniqueAll:
     )
 
 
-@public
+@partial(public, takes_complex=True)
 def unique_counts(x: Any, /) -> UniqueCounts:
     """The elements of x in rising order, each once, and how often each occurs."""
     found = unique_all(x)
     return UniqueCounts(found.values, found.counts)
 
 
-@public
+@partial(public, takes_complex=True)
 def unique_inverse(x: Any, /) -> UniqueInverse:
     """The elements of x in rising order, each once, and which of them each element of x is."""
     found = unique_all(x)
     return UniqueInverse(found.values, found.inverse_indices)
 
 
-@public
+@partial(public, takes_complex=True)
 def unique_values(x: Any, /) -> Tensor:
     """The elements of x in rising order, each once."""
     return unique_all(x).values

@@ -144,6 +144,30 @@ def test_branches_and_loops_carry_complex_numbers() -> None:
     np.testing.assert_allclose(found, W * (1j) ** 3 + 1, rtol=1e-6)
 
 
+NAN, INFINITY = complex(np.nan, np.nan), complex(1, np.inf)
+MIXED = np.array([1 + 2j, complex(np.nan, 1), 1 + 1j, complex(1, np.nan), 2, NAN, NAN, 1 + 2j, -1,
+                  complex(0, np.nan), complex(np.nan, 0), np.inf, INFINITY])  # fmt: skip
+
+
+def test_complex_numbers_have_an_order() -> None:
+    """Also where a part is NaN."""
+
+    def made(xp: Any, z: Any) -> list[Any]:
+        return [
+            *xp.unique_all(z), *xp.unique_counts(z[:9]), *xp.unique_inverse(z),
+            xp.unique_values(z[:0]), xp.sort(z), xp.argsort(z, stable=True),
+        ]  # fmt: skip
+
+    check(made, MIXED)
+    check(made, MIXED.astype(np.complex64))
+    rows = np.round(W * 4)
+    check(lambda xp, z: [xp.sort(z, axis=0), *xp.unique_all(z)], rows)
+    (falling,) = run(lambda z: ops.sort(z, descending=True), MIXED[[0, 2, 4, 7, 8]])
+    np.testing.assert_array_equal(falling, [2, 1 + 2j, 1 + 2j, 1 + 1j, -1])
+    with pytest.raises(ingot.CompileError, match="has rank 0"):
+        run(ops.sort, MIXED[0].reshape(()))
+
+
 def test_what_is_of_real_numbers_only_says_so() -> None:
     with pytest.raises(ingot.CompileError, match=r"max: complex numbers in it are not supported"):
         run(ops.max, W)

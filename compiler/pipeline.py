@@ -11,7 +11,6 @@ import gc
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -57,7 +56,7 @@ from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.kernel_text import described
 from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.kernels.own import given_kernels
-from ingot.compiler.kernels.trial import plan_trial
+from ingot.compiler.kernels.trial import Trial, plan_trial
 from ingot.compiler.module import Module
 from ingot.compiler.name_ends import name_ends
 from ingot.compiler.own_kernels import Kernel as OwnKernel
@@ -72,7 +71,7 @@ from ingot.compiler.stream.allocation import Allocation
 from ingot.compiler.stream.data import ProgramData
 from ingot.compiler.stream.level import STREAM
 from ingot.compiler.stream.plan_memory import plan_memory
-from ingot.compiler.targets.target import Objects, Target, building_objects, choose_targets
+from ingot.compiler.targets.target import Target, building_objects, choose_targets
 from ingot.compiler.vm import convert as vm_convert
 from ingot.compiler.vm.build_module import TargetCode, build_module
 from ingot.hal.errors import CompileError
@@ -368,16 +367,16 @@ def _lower_target(
 ) -> DebugTarget:
     """Kernels, objects, stream and vm level of a module at dispatch level."""
     driver.step("verify", lambda: verify(module, DISPATCH))
-    kernels = driver.step(
-        "lower_kernels",
-        lambda: lower_entries(module, [variant.target for variant in target.variants]),
-    )
-    if driver.dump.folder is not None or os.environ.get("INGOT_VERIFY_KERNELS"):
-        driver.step("verify_kernels", lambda: _verify_kernels(kernels))
-    driver.dump_kernels(kernels, [variant.name for variant in target.variants])
-    with ExitStack() as stack:  # compilers of kernels run beside what follows
+    variants = [variant.target for variant in target.variants]
+    with building_objects(target) as building:  # compilers of kernels run beside what follows
+        kernels = driver.step(
+            "lower_kernels", lambda: lower_entries(module, variants, building.begin)
+        )
+        if driver.dump.folder is not None or os.environ.get("INGOT_VERIFY_KERNELS"):
+            driver.step("verify_kernels", lambda: _verify_kernels(kernels))
+        driver.dump_kernels(kernels, [variant.name for variant in target.variants])
         finish = driver.step(
-            "print_kernels", lambda: stack.enter_context(_building(module, target, kernels))
+            "group_kernels", lambda: building.objects(kernels, _trials(module, target, kernels))
         )
         gc.collect()  # what the levels above have left, while compilers run
         code, planned, allocations = _lower_streams(module, kernels, data, first_kernel, driver)
@@ -416,18 +415,14 @@ def _lower_streams(
     return driver.step("vm.convert", lambda: vm_convert.convert(planned)), planned, allocations
 
 
-def _building(
+def _trials(
     module: ir.Module, target: Target, kernels: Mapping[str, Sequence[Kernel]]
-) -> AbstractContextManager[Callable[[Callable[[int, int], None]], Objects]]:
-    """What gives the objects of all variants, with trials for devices whose drivers are to be
-    tested."""
-    trials = {}
-    if target.is_tried:
-        planned = {
-            name: plan_trial(module.functions[name], each[0]) for name, each in kernels.items()
-        }
-        trials = {name: trial for name, trial in planned.items() if trial is not None}
-    return building_objects(target, kernels, trials)
+) -> dict[str, Trial]:
+    """Runs of kernels for devices whose drivers are to be tested."""
+    if not target.is_tried:
+        return {}
+    planned = {name: plan_trial(module.functions[name], each[0]) for name, each in kernels.items()}
+    return {name: trial for name, trial in planned.items() if trial is not None}
 
 
 def _version() -> str:

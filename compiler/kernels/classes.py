@@ -103,18 +103,29 @@ def _layer_of(entry: Function) -> str:
     return entry.attributes.layer if isinstance(entry.attributes, Entry) else ""
 
 
-def lower_entries(module: Module, targets: Sequence[TargetInfo]) -> dict[str, tuple[Kernel, ...]]:
+def lower_entries(
+    module: Module,
+    targets: Sequence[TargetInfo],
+    tell: Callable[[Sequence[Kernel]], None] = lambda kernels: None,
+) -> dict[str, tuple[Kernel, ...]]:
     """Per entry, in order, one kernel per variant; what the caller passes is the same for all.
+    `tell` is told those of an entry when they are made, products in words first: most are long.
 
     Where a class cannot make the kernel of a variant beside which there is a fallback, the
     fallback's takes its place, and says why in `host`.
     CompileError lists every op that no kernel class can make.
     """
     entries = entries_of(module)
-    refused = [entry for entry in entries if kernel_class(entry) is None]
+    classes = {entry.name: kernel_class(entry) for entry in entries}
+    refused = [entry for entry in entries if classes[entry.name] is None]
     if refused:
         raise CompileError(_refusal(refused))
-    return {entry.name: _agree(entry, _lower_variants(entry, targets)) for entry in entries}
+    in_words = {name for name, found in classes.items() if found is not None and found.in_words}
+    made: dict[str, tuple[Kernel, ...]] = {}
+    for entry in sorted(entries, key=lambda entry: entry.name not in in_words):
+        made[entry.name] = _agree(entry, _lower_variants(entry, targets))
+        tell(made[entry.name])
+    return {entry.name: made[entry.name] for entry in entries}
 
 
 def _lower_variants(entry: Function, targets: Sequence[TargetInfo]) -> list[Kernel]:

@@ -16,7 +16,8 @@ from ingot.compiler.targets.cpu.headers import HEADER_FOLDER as KERNEL_HEADERS
 from ingot.compiler.targets.cpu.linked import compile_linked, linked_sources, linked_variants
 from ingot.compiler.targets.cpu.own_printer import print_kernel
 from ingot.compiler.targets.cpu.toolchain import (
-    building_executable,
+    Build,
+    building_executables,
     choose_fallback,
     choose_variants,
     without_objects,
@@ -120,28 +121,48 @@ def _choose_target(
 
 
 @contextmanager
-def building_objects(
-    target: Target, kernels: Mapping[str, Sequence[Kernel]], trials: Mapping[str, Trial]
-) -> Iterator[Callable[[Callable[[int, int], None]], Objects]]:
-    """What gives the objects of all variants; until then C compilers run beside the caller.
-    `kernels` are per entry one for each variant, `trials` the runs that compare kernels of a device
-    with those of the fallback. It tells its argument how many of how many kernels are compiled.
+def building_objects(target: Target) -> Iterator[Building]:
+    """Inside, C compilers run beside the caller."""
+    with building_executables() as build:
+        yield Building(target, build)
 
-    CompileError: a compiler failed, or a kernel needs the fallback and there is none.
-    """
-    columns = {
-        variant: [each[place] for each in kernels.values()]
-        for place, variant in enumerate(target.variants)
-        if kernels
-    }
-    given = {each: column for each, column in columns.items() if isinstance(each, Variant)}
-    with building_executable(given) as finish:
+
+@dataclass(frozen=True)
+class Building:
+    """What makes the objects of a target's kernels."""
+
+    target: Target
+    build: Build
+
+    def begin(self, kernels: Sequence[Kernel]) -> None:
+        """Begin with an entry's kernels, one for each variant, that are too long to wait for
+        others. CompileError: no C compiler."""
+        for variant, kernel in zip(self.target.variants, kernels, strict=True):
+            if isinstance(variant, Variant):
+                self.build.begin(variant, kernel)
+
+    def objects(
+        self, kernels: Mapping[str, Sequence[Kernel]], trials: Mapping[str, Trial]
+    ) -> Callable[[Callable[[int, int], None]], Objects]:
+        """What gives the objects of all variants. `kernels` are per entry one for each variant,
+        `trials` the runs that compare kernels of a device with those of the fallback. It tells its
+        argument how many of how many kernels are compiled.
+
+        CompileError: a compiler failed, or a kernel needs the fallback and there is none.
+        """
+        columns = {
+            variant: [each[place] for each in kernels.values()]
+            for place, variant in enumerate(self.target.variants)
+            if kernels
+        }
+        given = {each: column for each, column in columns.items() if isinstance(each, Variant)}
+        finish = self.build.executable(given)
 
         def objects(progress: Callable[[int, int], None]) -> Objects:
             built = dict(zip(given, finish(progress), strict=True))
-            return _objects(target, columns, built, trials)
+            return _objects(self.target, columns, built, trials)
 
-        yield objects
+        return objects
 
 
 def _objects(

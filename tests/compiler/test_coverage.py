@@ -33,8 +33,8 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a C compiler was started")
 
-    monkeypatch.setattr(toolchain, "building_executable", refuse)
-    monkeypatch.setattr(targets_module, "building_executable", refuse)
+    monkeypatch.setattr(toolchain, "building_executables", refuse)
+    monkeypatch.setattr(targets_module, "building_executables", refuse)
 
 
 def model(

@@ -5,14 +5,14 @@ share a file up to a length, a variant with one file is compiled and linked by o
 the compiler can, and variants are built side by side. Equal kernels are compiled once. Results are
 cached by their source, the headers, the flags and the compiler's version. Of many kernels, those
 without products in words are one object for all variants that differ in instructions for these, and
-those without vectors, and the checks of contracts, are one for all of a machine. The same source
-and compiler give the same bytes, whatever the number of cores.
+those without vectors, and the checks of contracts, are one for all of a machine. Kernels that are
+sure to have a file of their own are compiled while others are made. The same source and compiler
+give the same bytes, whatever the number of cores.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import platform
 import shlex
@@ -54,8 +54,9 @@ from ingot.hal.file_cache import Cache, default_cache
 from ingot.hal.header import INCLUDE_FOLDER
 
 __all__ = [
+    "Build",
     "build_executable",
-    "building_executable",
+    "building_executables",
     "choose_fallback",
     "choose_variants",
     "kernel_files",
@@ -71,6 +72,7 @@ _NAME = "ingot_name_of_kernel"
 _QUERY = "ingot_executable_query"
 _CHECKED = '#include "kernel_misfit.h"\n'
 _MESSAGE_LENGTH = 2000
+_FOLDERS = (f"-I{HEADER_FOLDER}", f"-I{INCLUDE_FOLDER}")
 
 
 def choose_variants(
@@ -125,8 +127,8 @@ def build_executable(
     `progress` is told how many of how many kernels are compiled. CompileError: no compiler, or it
     failed; the message says where the source was kept.
     """
-    with building_executable(kernels, cache) as finish:
-        return finish(progress)
+    with building_executables(cache) as build:
+        return build.executable(kernels)(progress)
 
 
 Finish = Callable[[Callable[[int, int], None]], list[bytes]]
@@ -134,35 +136,102 @@ Finish = Callable[[Callable[[int, int], None]], list[bytes]]
 
 
 @contextmanager
-def building_executable(
-    kernels: Mapping[Variant, Sequence[Kernel]], cache: Cache | None = None
-) -> Iterator[Finish]:
-    """As `build_executable`; inside, compilers run beside the caller. Who leaves without the
-    objects begins no more of them."""
-    if _without_objects.get():
-        yield lambda progress: [b""] * len(kernels)
-        return
-    cache = cache or default_cache()
-    with ExitStack() as stack, _telling():
+def building_executables(cache: Cache | None = None) -> Iterator[Build]:
+    """Inside, compilers run beside the caller. Who leaves without the objects begins no more of
+    them."""
+    with ExitStack() as stack:
+        yield Build(cache or default_cache(), stack)
+
+
+class Build:
+    """Compilers that run in a pool, and what they make: equal files are compiled once."""
+
+    def __init__(self, cache: Cache, stack: ExitStack) -> None:
+        self.cache = cache
+        self._stack = stack
+        self._printed: dict[Kernel, _Texts] = {}
+        self._running: tuple[ThreadPoolExecutor, Path] | None = None
+        self._levels: dict[tuple[Variant, int], dict[str, PrintedKernel]] = {}
+        self._begun: dict[str, tuple[Path, Future[None] | None]] = {}  # objects by their keys
+
+    def begin(self, variant: Variant, kernel: Kernel) -> None:
+        """Take note of a kernel, and begin with those that share no file, whatever else comes.
+        CompileError: no compiler, or no room for files."""
+        if _without_objects.get():
+            return
+        name, function, _, _ = _texts(kernel, self._printed)
+        level = self._levels.setdefault((variant, _level(function)), {})
+        if name in level or isinstance(function, OwnPrinted):
+            return
+        level[name] = function
+        length = sum(len(each.text) for each in level.values())
+        if length <= GROUP_LENGTH:
+            return
+        # those from before, when this one makes the level long
+        is_first = length - len(function.text) <= GROUP_LENGTH
+        for each in level.values() if is_first else [function]:
+            if len(each.text) > GROUP_LENGTH // 2:
+                with _telling():
+                    path = self.folder() / "kernels_0.c"
+                    self.compile(find_compiler(variant), variant, _file([each]), path)
+
+    def executable(self, kernels: Mapping[Variant, Sequence[Kernel]]) -> Finish:
+        """Begin to compile objects, of all variants at once, and what waits for them; they and the
+        errors are those of `build_executable`."""
+        if _without_objects.get():
+            return lambda progress: [b""] * len(kernels)
         jobs: list[_Job] = []
-        start: Callable[[_Job], None] | None = None
-        printed: dict[Kernel, _Texts] = {}
-        for variant, each in kernels.items():
-            jobs.append(_Job(find_compiler(variant), variant, each, cache, printed))
-            if jobs[-1].cached is None:
-                start = start or stack.enter_context(_running())
-                start(jobs[-1])
-        kept = stack.pop_all()
-
-    def finish(progress: Callable[[int, int], None]) -> list[bytes]:
         with _telling():
-            objects = _finish(jobs, progress)
-        if start is not None:
-            cache.trim(GREATEST_CACHE)
-        return objects
+            for variant, each in kernels.items():
+                jobs.append(_Job(self, variant, kernel_files(each, printed=self._printed)))
 
-    with kept:
-        yield finish
+        def finish(progress: Callable[[int, int], None]) -> list[bytes]:
+            with _telling():
+                objects = _finish(jobs, progress)
+            if any(job.cached is None for job in jobs):
+                self.cache.trim(GREATEST_CACHE)
+            return objects
+
+        return finish
+
+    def folder(self) -> Path:
+        """An empty folder that is gone behind the build."""
+        return Path(tempfile.mkdtemp(dir=self._pool()[1]))
+
+    def submit(self, run: Callable[..., None], *arguments: object) -> Future[None]:
+        """Run compilers when there is a core for them."""
+        return self._pool()[0].submit(run, *arguments)
+
+    def compile(
+        self, compiler: Compiler, variant: Variant, file: _File, path: Path
+    ) -> tuple[Path, Future[None] | None]:
+        """Where one of several files is an object, when the future has its result; it is compiled
+        as `path` unless the same was before."""
+        variant = (variant, variant.plain, variant.scalar)[file.level]
+        is_hot = file.count > 0  # else it has checks and the table, which -O3 does not shorten
+        flags = ["-c"] if is_hot else ["-c", "-O1"]
+        key = _key(compiler, variant, [*flags, file.text])
+        if key not in self._begun:
+            path.write_text(file.text, encoding="utf-8")
+            known, future = self.cache.read(key), None
+            if known is not None:
+                path.with_suffix(".o").write_bytes(known)
+            else:
+                command = [*compiler.compile_command(variant), *_FOLDERS, *flags]
+                future = self.submit(self._compile, command, path, key)
+            self._begun[key] = path.with_suffix(".o"), future
+        return self._begun[key]
+
+    def _compile(self, command: Sequence[str], path: Path, key: str) -> None:
+        """Compile one of several files; what is done is kept if another fails."""
+        made = path.with_suffix(".o")
+        run([*command, path.name, "-o", made.name], path.parent)
+        self.cache.write(key, made.read_bytes())
+
+    def _pool(self) -> tuple[ThreadPoolExecutor, Path]:
+        if self._running is None:
+            self._running = self._stack.enter_context(_running())
+        return self._running
 
 
 @contextmanager
@@ -191,8 +260,8 @@ def without_objects() -> Iterator[None]:
 
 
 @contextmanager
-def _running() -> Iterator[Callable[[_Job], None]]:
-    """What starts the compilers of a job; behind it none runs any more."""
+def _running() -> Iterator[tuple[ThreadPoolExecutor, Path]]:
+    """A pool for compilers, and a folder; behind it none runs any more."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     compilers = Compilers()
     with (
@@ -200,9 +269,7 @@ def _running() -> Iterator[Callable[[_Job], None]]:
         ThreadPoolExecutor(cores or 1, initializer=compilers.take_thread) as pool,
     ):
         try:
-            shared: dict[str, Path] = {}
-            places = itertools.count()
-            yield lambda job: job.start(pool, Path(folder) / str(next(places)), shared)
+            yield pool, Path(folder)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             compilers.end()
@@ -223,80 +290,58 @@ def _finish(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> list[
 class _Job:
     """One variant's object. `running` has the kernels that each compiler builds."""
 
-    def __init__(
-        self,
-        compiler: Compiler,
-        variant: Variant,
-        kernels: Sequence[Kernel],
-        cache: Cache,
-        printed: dict[Kernel, _Texts],
-    ) -> None:
-        self.compiler, self.variant, self.cache = compiler, variant, cache
-        self.files = kernel_files(kernels, printed=printed)
-        self.key = self._key([file.text for file in self.files])
-        self.cached = cache.read(self.key)
+    def __init__(self, build: Build, variant: Variant, files: Sequence[_File]) -> None:
+        self.compiler = find_compiler(variant)
+        self.variant, self.cache = variant, build.cache
+        self.key = _key(self.compiler, variant, [file.text for file in files])
+        self.cached = self.cache.read(self.key)
         self.running: dict[Future[None], int] = {}
         self.objects: list[Path] = []  # of the files, if there are several
+        if self.cached is None:
+            self.folder = build.folder()
+            self._start(build, files)
 
-    def _key(self, texts: Sequence[str], variant: Variant | None = None) -> str:
-        digest = hashlib.sha256()
-        compiler, variant = self.compiler, variant or self.variant
-        parts = [compiler.version, *compiler.compile_command(variant)]
-        parts += [*compiler.link_command(variant, "", []), _headers(), *texts]
-        for part in parts:
-            digest.update(part.encode())
-            digest.update(b"\0")
-        return digest.hexdigest()
-
-    def start(self, pool: ThreadPoolExecutor, folder: Path, shared: dict[str, Path]) -> None:
-        """Begin to compile what no other job has begun: `shared` by its key."""
-        folder.mkdir()
-        self.folder = folder
-        folders = [f"-I{HEADER_FOLDER}", f"-I{INCLUDE_FOLDER}"]
-        for place, file in enumerate(self.files):
-            path = folder / f"kernels_{place}.c"
-            if len(self.files) == 1:
+    def _start(self, build: Build, files: Sequence[_File]) -> None:
+        """Begin to compile what no other job has begun."""
+        for place, file in enumerate(files):
+            path = self.folder / f"kernels_{place}.c"
+            if len(files) == 1:
                 path.write_text(file.text, encoding="utf-8")
-                self.running[pool.submit(self._build, path.name, folders)] = file.count
+                self.running[build.submit(self._build, path.name)] = file.count
                 return
-            variant = (self.variant, self.variant.plain, self.variant.scalar)[file.level]
-            is_hot = file.count > 0  # else it has checks and the table, which -O3 does not shorten
-            flags = ["-c"] if is_hot else ["-c", "-O1"]
-            key = self._key([*flags, file.text], variant)
-            self.objects.append(shared.setdefault(key, path.with_suffix(".o")))
-            if self.objects[-1].parent != folder:
-                continue
-            path.write_text(file.text, encoding="utf-8")
-            known = self.cache.read(key)
-            if known is not None:
-                path.with_suffix(".o").write_bytes(known)
-                continue
-            command = [*self.compiler.compile_command(variant), *folders, *flags]
-            self.running[pool.submit(self._compile, command, path, key)] = file.count
+            made, future = build.compile(self.compiler, self.variant, file, path)
+            self.objects.append(made)
+            if future is not None:
+                self.running[future] = file.count
 
-    def _build(self, file: str, folders: Sequence[str]) -> None:
+    def _build(self, file: str) -> None:
         """Make the object of one file."""
         first, *others = self.compiler.at_once(self.variant, "kernels.so", file)
-        run([*first, *folders], self.folder)
+        run([*first, *_FOLDERS], self.folder)
         for command in others:
             run(command, self.folder)
-
-    def _compile(self, command: Sequence[str], path: Path, key: str) -> None:
-        """Compile one of several files; what is done is kept if another fails."""
-        made = path.with_suffix(".o")
-        run([*command, path.name, "-o", made.name], path.parent)
-        self.cache.write(key, made.read_bytes())
 
     def finish(self) -> bytes:
         """The object's bytes, when all compilers have ended."""
         if self.cached is not None:
             return self.cached
-        if len(self.files) > 1:
+        if self.objects:
             names = [os.path.relpath(each, self.folder) for each in self.objects]
             run(self.compiler.link_command(self.variant, "kernels.so", names), self.folder)
         data = (self.folder / "kernels.so").read_bytes()
         self.cache.write(self.key, data)
         return data
+
+
+def _key(compiler: Compiler, variant: Variant, texts: Sequence[str]) -> str:
+    """What an object of these texts is cached by."""
+    digest = hashlib.sha256()
+    parts = [compiler.version, *compiler.compile_command(variant)]
+    parts += [*compiler.link_command(variant, "", []), _headers(), *texts]
+    for part in parts:
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -309,8 +354,8 @@ class _File:
     level: int
 
 
-_Texts = tuple[PrintedKernel, str]
-"""A kernel's function, and the check of its contract, by the name _NAME."""
+_Texts = tuple[str, PrintedKernel, str, str]
+"""A kernel's function, and the check of its contract, each behind its name."""
 
 
 def kernel_files(
@@ -323,20 +368,14 @@ def kernel_files(
     checks: dict[str, str] = {}  # equal contracts are shared
     rows: list[str] = []
     for kernel in kernels:
-        if kernel not in printed:
-            function = print_kernel(replace(kernel, name=_NAME))
-            printed[kernel] = function, print_misfit(kernel, _NAME)
-        function, misfit = printed[kernel]
-        name, text = _named(query or "kernel", function.text)
-        functions[name] = replace(function, text=text)
-        check, text = _named("misfit", misfit)
-        checks[check] = text
+        name, function, check, misfit = _texts(kernel, printed, query or "kernel")
+        functions[name], checks[check] = function, misfit
         rows.append(_entry(kernel, name, check))
     groups = [[functions[name] for name in each] for each in _groups(functions)]
-    files = [
-        _File(c_printer.print_source(each), len(each), min(map(_level, each))) for each in groups
-    ]
-    is_one = len(files) < 2 and not any(isinstance(each, OwnPrinted) for each in functions.values())
+    files = [_file(each) for each in groups]
+    length = sum(len(each.text) for each in functions.values())
+    is_own = any(isinstance(each, OwnPrinted) for each in functions.values())
+    is_one = length <= GROUP_LENGTH and not is_own
     parts = [_CHECKED, *(f"{c_printer.prototype(name)};" for name in functions)]
     if is_one or query:
         parts += [f"static {text}" for text in checks.values()]
@@ -352,6 +391,20 @@ def kernel_files(
     # a file of its own would take a third of a small build
     text = files[0].text if files else c_printer.print_source([])
     return [_File(text + table, len(functions), 0)]
+
+
+def _texts(kernel: Kernel, printed: dict[Kernel, _Texts], prefix: str = "kernel") -> _Texts:
+    """The texts of a kernel, which `printed` learns."""
+    if kernel not in printed:
+        function = print_kernel(replace(kernel, name=_NAME))
+        name, text = _named(prefix, function.text)
+        misfit = _named("misfit", print_misfit(kernel, _NAME))
+        printed[kernel] = name, replace(function, text=text), *misfit
+    return printed[kernel]
+
+
+def _file(kernels: Sequence[PrintedKernel]) -> _File:
+    return _File(c_printer.print_source(kernels), len(kernels), min(map(_level, kernels)))
 
 
 def _named(prefix: str, text: str) -> tuple[str, str]:

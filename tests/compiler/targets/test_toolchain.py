@@ -200,7 +200,8 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_who_leaves_without_the_objects_leaves_no_compiler_behind(begun: Path) -> None:
     def interrupted() -> None:
-        with toolchain.building_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None)):
+        with toolchain.building_executables(Cache(None)) as build:
+            build.executable({VARIANTS["x86-64-v3"]: kernels()})
             while not begun.exists():
                 time.sleep(0.01)
             raise KeyboardInterrupt
@@ -282,10 +283,40 @@ def test_compilers_run_beside_the_caller_who_may_leave_without_objects(
         going.wait(10)
 
     monkeypatch.setattr(toolchain, "run", wait)
-    with toolchain.building_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None)):
+    with toolchain.building_executables(Cache(None)) as build:
+        build.executable({VARIANTS["x86-64-v3"]: kernels()})
         assert begun.wait(10)
         threading.Timer(0.1, going.set).start()
     assert len(calls) == 1
+
+
+def test_long_kernels_are_begun_before_all_are_known_and_give_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commands: list[list[str]] = []
+    run = toolchain.run
+    monkeypatch.setattr(
+        toolchain, "run", lambda command, folder: (commands.append(command), run(command, folder))
+    )
+    long = entry(["f32[7,33]"], lambda b, x: b.op("add", b.op("exp", x), b.op("sin", x)))
+    long.name = "entry_long"
+    variants = [VARIANTS[name] for name in ("x86-64-v4", "x86-64-v3")]
+    given = {each: [lower_map(long, each.target), *kernels(each.name)] for each in variants}
+    lengths = [len(toolchain._texts(each, {})[1].text) for each in given[variants[0]]]
+    assert lengths[0] > 1.05 * max(lengths[1:])
+    monkeypatch.setattr(toolchain, "GROUP_LENGTH", int(2.05 * max(lengths[1:])))
+    alone = toolchain.build_executable(given, Cache(None))
+    count = len(commands)
+    commands.clear()
+    with toolchain.building_executables(Cache(None)) as build:
+        for variant, column in given.items():
+            for kernel in column:  # it is known to be alone when there are enough of them
+                build.begin(variant, kernel)
+        begun = [future for _, future in build._begun.values()]
+        assert len(begun) == len(given)
+        assert build.executable(given)(lambda done, count: None) == alone
+        assert all(future is not None and future.done() for future in begun)
+    assert len(commands) == count
 
 
 def test_what_is_compiled_is_kept_if_another_file_fails(

@@ -37,7 +37,7 @@ from ingot.compiler.dispatch.ops import SLOT_OPS
 from ingot.compiler.dispatch.view import view_of
 from ingot.compiler.dispatch.write_regions import write_function
 from ingot.compiler.graph.builder import tensor_type
-from ingot.compiler.graph.ops import CONTROL, COSTLY, defined_symbols
+from ingot.compiler.graph.ops import CONTROL, COSTLY, Take, Transpose, defined_symbols
 from ingot.compiler.graph.symbols import symbols_used
 from ingot.compiler.ir import (
     Block,
@@ -49,10 +49,11 @@ from ingot.compiler.ir import (
     Value,
     count_uses,
     defined_by,
+    dims,
     walk,
 )
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, prove_le
 from ingot.hal.errors import CompileError
 
 __all__ = ["Former", "form_dispatches", "stands_alone"]
@@ -76,6 +77,7 @@ _LARGEST_TREE = 48  # ops that float together; it bounds the code of a kernel, a
 # 64 Ki elements takes 79 us with 24 as with 192
 _MOST_READS = 12  # values in memory that they read: 64 of 64 Ki elements are added in 245 us, with
 # 6 in 244, with 24 in 373
+_LEAST_ROW = 8  # elements of rows that are copied to lie in memory as rows before many are read
 _GAP = 1 << 40  # between the orders of neighbours: room to put groups in between
 
 
@@ -218,6 +220,10 @@ class Former:
                     self._materialise(operand)
         if op.name in ("transpose", "pad") and self._is_costly_bytes(op.operands[0]):
             self._materialise(op.operands[0])
+        if op.name == "take" and _has_rows(op) and self._is_turned(op.operands[0]):
+            self._materialise(op.operands[0])
+        if op.name == "transpose" and _moves_last(op) and self._takes_rows(op.operands[0]):
+            self._materialise(op.operands[0])
         self._float(op, 2 if op.name in LOOKUPS else 0)
 
     def _is_costly_bytes(self, value: Value) -> bool:
@@ -226,6 +232,21 @@ class Former:
         tree = self._floating(value)
         element = tensor_type(value).dtype
         return tree is not None and tree.cost > _CHEAP and element.bits == 8 and element.is_integer
+
+    def _is_turned(self, value: Value) -> bool:
+        """Whether rows of the value do not lie in memory as rows."""
+        while self._floating(value) and (op := defined_by(value, "transpose", "reshape")):
+            if op.name == "transpose" and _moves_last(op):
+                return True
+            value = op.operands[0]
+        return False
+
+    def _takes_rows(self, value: Value) -> bool:
+        """Whether whole rows that others point at are read for the value where it is computed."""
+        if self._floating(value) is None:
+            return False
+        op = value.op
+        return (op.name == "take" and _has_rows(op)) or any(map(self._takes_rows, op.operands))
 
     def _ends_attention(self, group: Group, op: Op) -> bool:
         """Whether a transpose of heads is written by the attention kernel itself."""
@@ -438,6 +459,18 @@ def stands_alone(op: Op) -> bool:
         return False
     scalar = any(isinstance(value.type, ScalarType) for value in (*op.operands, *op.results))
     return op.name in CONTROL or op.name in _ALONE or scalar
+
+
+def _moves_last(op: Op) -> bool:
+    """Whether a transpose makes another axis the one that is contiguous."""
+    return Transpose.of(op).permutation[-1] != len(Transpose.of(op).permutation) - 1
+
+
+def _has_rows(op: Op) -> bool:
+    """Whether a take reads rows of a vector or more, and as many as its operand has."""
+    operand, result = shape_of(op.operands[0]), shape_of(op.result)
+    is_long = Take.of(op).axis < len(operand) - 1 and prove_le(_LEAST_ROW, operand[-1], {})
+    return is_long and prove_le(dims.product(operand), dims.product(result), {})
 
 
 def _growing(op: Op) -> str:

@@ -37,6 +37,7 @@ __all__ = ["MapSchedule", "lower_map", "trace_map"]
 _PAGES = 64  # sides of a block of squares: its lines lie in as many pages of both sides
 _TURNED_NODES = 12  # of a kernel whose code is printed once for each row of a square
 _MOST_PARTS = 8  # of the last axis, each with code of its own
+_LEAST_SIDE = 8  # of an axis that is moved to be walked in blocks
 _TRANSPOSE_BLOCK = 16  # steps of the axis that is contiguous in the operand, per block
 
 
@@ -82,7 +83,7 @@ class _Lowering:
         axes: list[Merged],
     ) -> None:
         self.function, self.target = function, target
-        self.roots, self.out, self.axes = roots, out, axes
+        self.roots, self.out, self.axes = roots, out, _reordered(axes, roots)
         self.builder = LoopBuilder()
         self.inner = axes[-1]
         dtypes = {node.dtype for node in walk_nodes(roots) if not node.dtype.is_boolean}
@@ -101,7 +102,7 @@ class _Lowering:
         widest = max(node.dtype.bytes for node in roots)
         budget = WORKGROUP_BYTES // widest // (4 if self._is_heavy() else 1)
         multiple = max(self.lanes, 1)
-        self.grid = Grid.of(axes, budget, function.symbols, multiple)
+        self.grid = Grid.of(self.axes, budget, function.symbols, multiple)
         if self.turned:
             self.grid = self._whole_squares(self.grid)
 
@@ -131,17 +132,20 @@ class _Lowering:
         nodes = list(walk_nodes(self.roots))
         if len(nodes) > _TURNED_NODES or any(isinstance(node, Choose) for node in nodes):
             return []
-        sides = (self.axes[-2].extent, self.inner.extent)
-        if any(isinstance(side, int) and side < self.lanes for side in sides):
-            return []
         outer, inner = self.axes[-2].axis, self.inner.axis
-        return [
+        turned = [
             load
             for load in loads_of(self.roots)
             if load.index.coefficient(outer) == 1
             and load.index.coefficient(inner) not in (0, 1)
             and load.index.is_affine()
         ]
+        sides = [side for each in self.axes[-2:] if isinstance(side := each.extent, int)]
+        half = max(self.lanes // 2, 4)
+        is_ragged = any(side % self.lanes * 8 >= side for side in sides if side % self.lanes)
+        if turned and is_ragged and all(side % half == 0 for side in sides):
+            self.lanes = half  # an eighth or more would lie beside whole squares
+        return turned if all(side >= self.lanes for side in sides) else []
 
     def _divide(self) -> tuple[list[InRange], list[Dim]]:
         """Conditions on nothing but the place along the last axis, and the places, in order,
@@ -359,6 +363,20 @@ class _Lowering:
         for ordinal, value in enumerate(values):
             memory = b.binding(first + ordinal, self.roots[ordinal].dtype)
             b.store(memory, place, value, count)
+
+
+def _reordered(axes: list[Merged], roots: list[Node]) -> list[Merged]:
+    """The axes, one along which an operand is contiguous moved to the last but one if the last axis
+    takes steps in that operand: channels last to first where the rows of pixels lie apart."""
+    inner = axes[-1]
+    for load in loads_of(roots):
+        if load.index.coefficient(inner.axis) in (0, 1):
+            continue
+        for each in axes[:-2]:
+            long = not isinstance(each.extent, int) or each.extent >= _LEAST_SIDE
+            if long and load.index.coefficient(each.axis) == 1:
+                return [*(other for other in axes[:-1] if other is not each), each, inner]
+    return axes
 
 
 def _ends(node: InRange) -> tuple[Dim, Dim]:

@@ -153,6 +153,18 @@ def test_what_a_broadcast_repeats_is_not_computed_anew() -> None:
     assert regions(program(build, (64,), (B, 64))) == [["exp"], ["add"]]
 
 
+@pytest.mark.parametrize(("channels", "count", "turned"), [(8, 12, 2), (3, 12, 0), (8, 11, 0)])
+def test_rows_that_many_read_lie_in_memory_as_rows(channels: int, count: int, turned: int) -> None:
+    def build(b: Builder, x: Value) -> list[Value]:
+        at = b.op("iota", dtype=dtype("i64"), shape=(count,), axis=0)
+        rows = b.op("reshape", b.op("transpose", x, permutation=(1, 2, 0)), shape=(12, channels))
+        taken = b.op("take", rows, at, axis=0, mode="clamp")
+        return [b.op("transpose", b.op("add", taken, taken), permutation=(1, 0))]
+
+    found = regions(program(build, (channels, 3, 4)))
+    assert found.count(["transpose"]) == turned
+
+
 def test_two_branches_that_wait_for_each_other_do_not_become_one_region() -> None:
     """y needs both exp(x) and a product of it: the product must run in between."""
 

@@ -239,6 +239,22 @@ def test_squares_of_a_transposed_operand_are_turned_in_registers(shape, name: st
     assert CPU.lower(function).schedule.turned == (5 not in shape)  # no square is as low as that
 
 
+@pytest.mark.parametrize(("channels", "width"), [(16, 8), (8, 24), (5, 16), (20, 19)])
+def test_channels_of_rows_that_lie_apart_are_turned_in_registers(channels, width) -> None:
+    # What a transposed convolution of 2 x 2 makes: height, width * 2, 2, channels.
+    def body(b, x, y):
+        high = b.op("transpose", x, permutation=(3, 0, 2, 1))
+        bias = b.op("broadcast", y, shape=(channels, 3, 2, 2 * width), dimensions=(0,))
+        return b.op("add", high, bias)
+
+    function = entry([f"f32[3,{2 * width},2,{channels}]", f"f32[{channels}]"], body)
+    CPU.check(function)
+    schedule = CPU.lower(function).schedule
+    assert schedule.turned == (channels in (16, 8, 20))
+    if channels == 8:
+        assert (schedule.extents, schedule.lanes) == ((3, 2, 8, 48), 8)
+
+
 def test_transposes_of_symbolic_sides() -> None:
     function = entry(
         ["f32[m,n]"],

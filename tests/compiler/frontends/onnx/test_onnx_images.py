@@ -57,6 +57,13 @@ def test_grids_are_sampled() -> None:
         pair.check(5e-6, x=numbers(n, 3, h, w), g=grid(n))
 
 
+def test_many_channels_are_sampled_as_rows() -> None:
+    node = Node("GridSample", ["x", "g"], ["y"])
+    places = grid(2)
+    inputs = [make_value("x", ["n", 9, 2, 3]), make_value("g", ["n", *places.shape[1:]])]
+    pair_of([node], inputs).check(5e-6, x=numbers(2, 9, 2, 3), g=places)
+
+
 @pytest.mark.slow
 def test_grids_are_sampled_by_cubic_convolution() -> None:
     model = sampling(["cubic"])  # where padding is not 0, onnxruntime has a rule of its own

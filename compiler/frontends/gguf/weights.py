@@ -129,6 +129,10 @@ class Weights:
             tensor = self._found(name, (self.vocabulary, width))
             if tensor is None:
                 return self.builder.full(0.0, F32, (*tensor_type(ids).shape, width))
+            if "output.weight" not in self and tensor.type.count > 1:
+                # Products with the table keep codes in panels, where rows are found, too.
+                table = self._numbers(name, tensor.shape)
+                return self.builder.value("take", table, ids, axis=0, mode="check")
             table = parameter(tensor, self.builder)
             rows = self.builder.value("take", table, ids, axis=0, mode="check")
             return decode(tensor.type.name, rows, self.builder)

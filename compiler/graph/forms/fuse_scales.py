@@ -2,7 +2,8 @@
 
 Such a product becomes `dot_coded`, whose kernels decode in registers. Scales and zeros may be
 numbers, one per column, or one per group of steps of K; scales that are bytes times factors of
-several groups stay that. What does not fit is computed as floats, by `init`, as any weight.
+several groups stay that. Rows that are looked up are decoded from the same panels. What does not
+fit is computed as floats, by `init`, as any weight.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ingot.compiler.graph.forms.moves import moved, moved_from
 from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT
 from ingot.compiler.graph.forms.narrow_codes import CODE, is_narrow
 from ingot.compiler.graph.forms.pack_weights import Columns, multiply_rows
+from ingot.compiler.graph.forms.panel_rows import PanelRows
 from ingot.compiler.graph.forms.repeats import Repeats, repeated, repeats_of, static_shape
 from ingot.compiler.graph.forms.round_rows import (
     ROUNDED,
@@ -28,6 +30,7 @@ from ingot.compiler.graph.forms.weight_functions import Made, WeightFunctions
 from ingot.compiler.graph.ops import (
     PANEL,
     DotGeneral,
+    Take,
     Unpack,
     code_lines,
     code_planes,
@@ -59,6 +62,8 @@ def fuse_scales(module: Module) -> Module:
         weights = weights_of(function)
 
         def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
+            if op.name == "take" and op.operands[0] in weights:
+                return _looked_up_rows(op, functions, builder)
             if op.name != "dot_general" or DotGeneral.of(op).dtype.name not in _FLOATS:
                 return None
             product = _Product(module, functions, op, builder)
@@ -67,6 +72,16 @@ def fuse_scales(module: Module) -> Module:
         rewrite(function.block, rule)
     functions.finish()
     return module
+
+
+def _looked_up_rows(op: Op, functions: WeightFunctions, builder: Builder) -> Sequence[Value] | None:
+    """Rows of a table that is made of codes, from panels that products with it read, too."""
+    table, ids = map(tensor_type, op.operands)
+    if table.rank != 2 or table.dtype.name != "f32" or not ids.rank or Take.of(op).axis:
+        return None
+    columns = builder.value("transpose", op.operands[0], permutation=(1, 0))
+    made = functions.made(columns, builder)
+    return None if made is None else [PanelRows(op, builder).numbers(made)]
 
 
 class _Product:

@@ -15,7 +15,7 @@ from ingot.compiler.graph.ops import Broadcast, Slice, Transpose
 from ingot.compiler.graph.rewriter import defined_by, is_static, splat_of
 from ingot.compiler.ir import Op, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import known_dims
+from ingot.compiler.ir.dims import known_dim, known_dims
 
 __all__ = ["Repeats", "repeated", "repeats_of"]
 
@@ -51,13 +51,13 @@ def _itself(value: Value) -> Repeats:
 
 def repeated(source: Value, axis: int, length: int, size: int, builder: Builder) -> Value:
     """`source` with each element of the axis `length` times, cut to `size`."""
-    shape = static_shape(source)
+    shape = tensor_type(source).shape
     if length == 1:
         return source
     outer, inner = shape[: axis + 1], shape[axis + 1 :]
     places = tuple(place for place in range(len(shape) + 1) if place != axis + 1)
     wide = builder.value("broadcast", source, shape=(*outer, length, *inner), dimensions=places)
-    long = (*shape[:axis], shape[axis] * length, *inner)
+    long = (*shape[:axis], known_dim(shape[axis]) * length, *inner)
     wide = builder.value("reshape", wide, shape=long)
     limit = (*shape[:axis], size, *inner)
     return wide if long == limit else builder.value("slice", wide, start=(0,) * len(shape),

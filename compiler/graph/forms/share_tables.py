@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.forms.pack_weights import pack
-from ingot.compiler.graph.ops import PANEL, Take, Transpose
+from ingot.compiler.graph.forms.panel_rows import PanelRows
+from ingot.compiler.graph.ops import Take, Transpose
 from ingot.compiler.graph.rewriter import defined_by, rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Function, Module, Op, Value
 from ingot.compiler.ir.dims import known_dim
-from ingot.hal.spec import dtype
 
 __all__ = ["share_tables"]
 
@@ -80,26 +80,7 @@ def _table_of(panels: Value) -> Value | None:
 
 def _looked_up(op: Op, builder: Builder) -> Value:
     """Rows [..., k] of the table, from its panels [ceil(n/16), ceil(k/s), 16, s]."""
-    table, ids = op.operands
-    rows, columns = map(known_dim, tensor_type(table).shape)
+    table = op.operands[0]
     panels = pack(builder.value("transpose", table, permutation=(1, 0)), builder)
-    _, lines, _, depth = map(known_dim, tensor_type(panels).shape)
-    # Which row an index is, by the rules of the lookup.
-    numbers = builder.value("iota", dtype=dtype("i32"), shape=(rows,), axis=0)
-    row = builder.value("take", numbers, ids, axis=0, mode=Take.of(op).mode)
-    shape = tensor_type(row).shape
-    lanes = builder.full(PANEL, "i32", shape)
-    places = [builder.value(name, row, lanes) for name in ("div", "rem")]
-    pairs = [builder.value("reshape", each, shape=(*shape, 1)) for each in places]
-    rank = len(shape)
-    found = builder.value(
-        "gather", panels, builder.value("concatenate", *pairs, axis=rank),
-        offset_dims=(rank, rank + 1), collapsed_slice_dims=(0, 2), operand_batching_dims=(),
-        start_indices_batching_dims=(), start_index_map=(0, 2), index_vector_dim=rank,
-        slice_sizes=(1, lines, 1, depth), mode="clamp",
-    )  # fmt: skip
-    found = builder.value("reshape", found, shape=(*shape, lines * depth))
-    if lines * depth == columns:
-        return found
-    zeros = (0,) * rank
-    return builder.value("slice", found, start=(*zeros, 0), limit=(*shape, columns))
+    rows = PanelRows(op, builder)
+    return rows.first(rows.of(panels), known_dim(tensor_type(table).shape[1]))

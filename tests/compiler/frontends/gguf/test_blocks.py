@@ -3,6 +3,7 @@ with them keep the codes packed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -11,12 +12,13 @@ import numpy as np
 import pytest
 
 from ingot.compiler.frontends.gguf.blocks import DECODED, decode, parameter
-from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.round_rows import set_precision
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.ops import DotCoded
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import Module, TensorType, Value, walk
+from ingot.hal.errors import OutOfRange
 from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
 from ingot.hal.spec import dtype
 from tests.support.programs import program
@@ -65,6 +67,12 @@ def _expected(name: str, tensor: GgufTensor) -> Any:
     return gguf.quants.dequantize(data, gguf.GGMLQuantizationType[name]).astype(np.float32)
 
 
+def _globals(module: Module) -> set[TensorType]:
+    """What `main` reads of the weight."""
+    ops = walk(module.functions["main"])
+    return {tensor_type(op.result) for op in ops if op.name == "global"}
+
+
 def _module(name: str, tensor: GgufTensor, is_product: bool) -> Module:
     def build(builder: Builder, x: Value) -> Value:
         w = decode(name, parameter(tensor, builder), builder)
@@ -100,6 +108,28 @@ def test_products_keep_codes(name: str) -> None:
     weight = _expected(name, tensor).astype(np.float64)
     bound = 1e-5 * (np.abs(x) @ np.abs(weight).T)
     assert np.all(np.abs(got - x @ weight.T) <= bound)
+
+
+@pytest.mark.parametrize("name", CODINGS)
+def test_rows_of_a_table_are_read_in_the_panels_of_its_product(name: str) -> None:
+    """All its rows, the last ones in a panel that is not full, and no others."""
+    tensor = _tensor(name)
+
+    def build(builder: Builder, x: Value, ids: Value) -> Sequence[Value]:
+        w = decode(name, parameter(tensor, builder), builder)
+        rows = builder.value("take", w, ids, axis=0, mode="check")
+        return rows, builder.value("dot_general", x, w, lhs_contract=(1,), rhs_contract=(1,))
+
+    types = TensorType(dtype("f32"), (2, LENGTH)), TensorType(dtype("i32"), (2, ROWS // 2))
+    module = program(build, *types)
+    alone = run_graph_passes(_module(name, tensor, True))
+    module = run_graph_passes(module)
+    assert _globals(module) == _globals(alone)
+    x, ids = np.zeros((2, LENGTH), np.float32), np.arange(ROWS, dtype=np.int32)[::-1].reshape(2, -1)
+    got, _ = interpret(module, "main", [x, ids], {"w": tensor.rows})
+    np.testing.assert_array_equal(got, _expected(name, tensor)[ids])
+    with pytest.raises(OutOfRange, match=f"{ROWS} is out of range"):
+        interpret(module, "main", [x, ids + 1], {"w": tensor.rows})
 
 
 @pytest.mark.parametrize("name", CODINGS)

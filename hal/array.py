@@ -109,9 +109,10 @@ class Array(_Buffer):  # type: ignore[misc]
         """
         return self._storage(self.dtype.numpy)
 
-    def astype(self, dtype: str | DType) -> Array:
-        """A copy with another element type. Unsupported: `dtype` needs ml_dtypes."""
-        target = dtype_called(dtype)
+    def astype(self, dtype: str | DType | npt.DTypeLike) -> Array:
+        """A copy with another element type, by its name or NumPy's dtype. Unsupported: it needs
+        ml_dtypes."""
+        target = dtype_called(dtype) if isinstance(dtype, (str, DType)) else DType.from_numpy(dtype)
         with np.errstate(all="ignore"):
             values = self._values().astype(target.numpy)
         return _array_of_bits(values, target, self._device)

@@ -101,6 +101,7 @@ def test_narrow_results_are_readable_without_ml_dtypes(monkeypatch: pytest.Monke
     with pytest.raises(ingot.Unsupported, match=r'astype\("f32"\)'):
         array.numpy()
     np.testing.assert_array_equal(array.astype("f32"), VALUES)
+    np.testing.assert_array_equal(array.astype(np.int32), VALUES.astype(np.int32))
 
 
 def test_from_numpy_takes_any_layout() -> None:

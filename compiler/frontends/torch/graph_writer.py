@@ -56,6 +56,8 @@ class GraphWriter:
             return {"as_optional_tensors": [self.argument(each) for each in argument]}
         if isinstance(argument, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             raise TypeError("a size that no node gives")
+        if isinstance(argument, complex):
+            return {"as_complex": {"real": argument.real, "imag": argument.imag}}
         if isinstance(argument, torch.dtype):
             return {"as_scalar_type": self._dtypes[argument]}
         if isinstance(argument, (torch.memory_format, torch.layout, torch.device)):

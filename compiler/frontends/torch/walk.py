@@ -171,16 +171,7 @@ class Walk:
     ) -> list[Any]:
         target = str(node["target"]).removeprefix(_PREFIX)
         name, writes = _functional(target)
-        arguments, keywords = [], {}
-        is_native = find_native(*_own_name(target)) is not None
-        for each in node["inputs"]:
-            value = self.argument(each["arg"], tensors, builder)
-            if each.get("kind") == 2 or (
-                is_native and not isinstance(value, (Value, ComplexValue))
-            ):
-                keywords[str(each["name"])] = value
-            else:
-                arguments.append(value)
+        arguments, keywords = self._arguments(node, target, tensors, builder)
         if writes:
             declared = [arguments[0].type]
         context = self._context(builder, declared, node, graph)
@@ -222,6 +213,21 @@ class Walk:
                     output, _View(base, version, again, back if VIEWS.get(name, True) else None)
                 )
         return results
+
+    def _arguments(
+        self, node: Any, target: str, tensors: Tensors, builder: Builder
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Those by place and those by name; to a native function only tensors come by place."""
+        arguments, keywords = [], {}
+        is_native = find_native(*_own_name(target)) is not None
+        for each in node["inputs"]:
+            value = self.argument(each["arg"], tensors, builder)
+            by_name = is_native and not isinstance(value, (Value, ComplexValue))
+            if by_name or each.get("kind") == 2:
+                keywords[str(each["name"])] = value
+            else:
+                arguments.append(value)
+        return arguments, keywords
 
     def _context(
         self, builder: Builder, declared: Sequence[TensorType | None], node: Any, graph: Any
@@ -286,6 +292,8 @@ class Walk:
             return float(entry)
         if tag == "as_floats":
             return [float(each) for each in entry]
+        if tag == "as_complex":
+            return complex(float(entry["real"]), float(entry["imag"]))
         if tag == "as_scalar_type":
             return element_type(entry)
         if tag == "as_none":

@@ -20,7 +20,7 @@ from ingot.compiler.ir.dims import Dim
 
 __all__: list[str] = []
 
-Operand = ComplexValue | Scalar
+Operand = ComplexValue | Scalar | complex
 
 
 def _widened(c: Context, x: Operand) -> Parts:
@@ -28,6 +28,8 @@ def _widened(c: Context, x: Operand) -> Parts:
     element = real_dtype(c.dtype)
     if isinstance(x, ComplexValue):
         return c.convert(x.real, element), c.convert(x.imaginary, element)
+    if isinstance(x, complex):
+        return c.scalar(x.real, element), c.scalar(x.imag, element)
     real = c.scalar(x, element)
     return real, c.fill(0, like=real)
 
@@ -58,7 +60,7 @@ complex_lowering("aten.pow.Tensor_Tensor", "aten.pow.Scalar")(_binary("power"))
 
 
 @complex_lowering("aten.pow.Tensor_Scalar")
-def power(c: Context, x: ComplexValue, exponent: Scalar) -> ComplexValue:
+def power(c: Context, x: ComplexValue, exponent: Scalar | complex) -> ComplexValue:
     if exponent == 2:
         return _binary("multiply")(c, x, x)
     return _binary("power")(c, x, exponent)
@@ -112,9 +114,12 @@ def convert(c: Context, x: Operand, *_: Any, **__: Any) -> Any:
     return c.convert(x.real, c.dtype)
 
 
-def _filled(c: Context, number: Scalar) -> ComplexValue:
-    real = c.filled(number, real_dtype(c.dtype), c.shape)
-    return ComplexValue(real, c.fill(0, like=real))
+def _filled(c: Context, number: Scalar | complex) -> ComplexValue:
+    element, imaginary = real_dtype(c.dtype), 0.0
+    if isinstance(number, complex):
+        number, imaginary = number.real, number.imag
+    real = c.filled(number, element, c.shape)
+    return ComplexValue(real, c.fill(imaginary, like=real))
 
 
 @complex_lowering("aten.full.default", "aten.new_full.default", "aten.full_like.default",

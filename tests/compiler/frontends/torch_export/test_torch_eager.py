@@ -220,6 +220,19 @@ def test_a_spectrogram_agrees() -> None:
     np.testing.assert_allclose(found, Spectrogram()(x).numpy(), 1e-4, 1e-5)
 
 
+def test_complex_numbers_of_python_agree() -> None:
+    class Numbers(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any, z: Any) -> Any:
+            chosen = torch.where(x > 0, z, 2j), z.masked_fill(x > 0, 5j)
+            full = torch.full((3,), 1 - 1j, dtype=torch.complex64)
+            return x * (1 + 2j), 1j - z, (3 - 1j) / z, z ** (1 + 1j), z + full, z == 2j, *chosen
+
+    x, z = torch.randn(3), torch.tensor([2j, 1 - 1j, 0.5])
+    found = interpret(read_source(Numbers(), example_inputs=(x, z)), "main", [x.numpy(), z.numpy()])
+    for each, expected in zip(found, Numbers()(x, z), strict=True):
+        np.testing.assert_allclose(each, expected.numpy(), 1e-5)
+
+
 @pytest.mark.slow
 def test_images_of_any_size_are_resized() -> None:
     resize = torch.nn.functional.interpolate

@@ -8,14 +8,16 @@ they have changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, is_
+from operator import getitem, is_
 from typing import Any
+from zlib import crc32
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
+from torch.fx.node import map_arg
 
 from ingot.compiler.frontends.torch import argument_names, import_graph, kept_decompositions
 from ingot.compiling import compile
@@ -25,7 +27,6 @@ from ingot.runtime.model import Model, load
 __all__ = ["backend"]
 
 _MOST_WEIGHTS = 64  # sets of weights of one graph, such as those of equal layers
-_versions = attrgetter("_version")
 _OF_NUMPY = frozenset(
     (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
      torch.float32, torch.float64, torch.complex64, torch.complex128)
@@ -75,10 +76,12 @@ def _compiled(graph: torch.fx.GraphModule, inputs: Sequence[Any], device: str) -
     metadata = None if context is None else context.fw_metadata
     weights = _weights(metadata, inputs)
     names = argument_names(graph)
-    results = _results(graph)
+    bases, views = _bases(graph)
+    if not bases:  # no module is needed for views of what is given
+        return _Graph(None, device, [], names, [], views)
     source = import_graph(graph, [names[place] for place in weights])
     module = compile(source, target=device.partition(":")[0])
-    return _Graph(module, device, weights, names, results)
+    return _Graph(module, device, weights, names, list(map(_Result.of, bases)), views)
 
 
 def _weights(metadata: Any, inputs: Sequence[Any]) -> list[int]:
@@ -92,10 +95,56 @@ def _weights(metadata: Any, inputs: Sequence[Any]) -> list[int]:
     return found
 
 
-def _results(graph: torch.fx.GraphModule) -> list[Any]:
-    """Per result what it is: a tensor with its order of axes in memory, a size, or None."""
+@dataclass(frozen=True)
+class _View:
+    """A result: by its place an argument or, after these, what the module gives, or a view of it,
+    which torch makes. So results share memory as they do in eager torch."""
+
+    place: int
+    steps: Sequence[torch.fx.Node]
+    places: dict[torch.fx.Node, int]  # of sizes that are arguments
+
+    def of(self, values: Sequence[Any]) -> Any:
+        found = values[self.place]
+        for step in self.steps:
+            rest = map_arg(step.args[1:], lambda node: values[self.places[node]])
+            found = step.target(found, *rest, **step.kwargs)
+        return found
+
+
+def _bases(graph: torch.fx.GraphModule) -> tuple[list[Any], list[_View]]:
+    """What the graph computes, which become its only results, and of what each result is a view."""
     (output,) = (node for node in graph.graph.nodes if node.op == "output")
-    return [_Result.of(node) for node in output.args[0]]
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    sizes = {node: place for place, node in enumerate(inputs)}
+    places = dict(sizes)
+    bases: list[Any] = []
+    views = []
+    for base in output.args[0]:
+        steps: list[Any] = []
+        while _is_view(base, sizes):
+            steps.insert(0, base)
+            base = base.args[0]
+        is_node = isinstance(base, torch.fx.Node)
+        place = places.get(base) if is_node else None
+        if place is None:
+            place = len(inputs) + len(bases)
+            bases.append(base)
+            if is_node:
+                places[base] = place
+        views.append(_View(place, steps, sizes))
+    output.args = (tuple(bases),)
+    return bases, views
+
+
+def _is_view(node: Any, sizes: Container[Any]) -> bool:
+    """Whether it is a view of its first argument that depends on no other values but `sizes`."""
+    if getattr(node, "op", "") != "call_function":
+        return False
+    if not all(each is node.args[0] or each in sizes for each in node.all_input_nodes):
+        return False
+    is_part = node.target is getitem and _is_view(node.args[0], sizes)
+    return is_part or bool(getattr(node.target, "is_view", False))
 
 
 @dataclass(frozen=True)
@@ -154,20 +203,24 @@ class _Graph:
     weights: list[int]
     names: list[str]
     results: list[_Result]
+    views: list[_View]
     models: dict[tuple[Any, ...], tuple[Model, list[Any]]] = field(default_factory=dict)
-    last: tuple[list[Any], list[int], Model] | None = None
+    last: tuple[list[Any], list[Any], Model] | None = None
     _boxed_call = True  # torch passes one list of arguments
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         given = list(arguments)
         arguments.clear()  # torch wants them to be let go
-        fixed = [given[place] for place in self.weights]
-        model = self._model(fixed)
-        for place in reversed(self.weights):
-            del given[place]
+        found = self._computed(given) if self.results else []
+        return [view.of([*given, *found]) for view in self.views]
+
+    def _computed(self, given: list[Any]) -> list[Any]:
+        """What the module gives for these arguments."""
+        model = self._model([given[place] for place in self.weights])
+        changing = [each for place, each in enumerate(given) if place not in self.weights]
         tensors = [each.memory() for each in self.results if each.kind is not None]
         out = [None if each is None else each.numpy() for each in tensors]
-        found = model(*map(_prepared, given), out=out)
+        found = model(*map(_prepared, changing), out=out)
         arrays = iter(found if isinstance(found, tuple) else (found,))
         memory = iter(tensors)
         return [each.kind and each.taken(next(memory), next(arrays)) for each in self.results]
@@ -175,7 +228,7 @@ class _Graph:
     def _model(self, fixed: list[Any]) -> Model:
         """The session that has these weights as they are now."""
         last = self.last
-        versions = list(map(_versions, fixed))
+        versions = list(map(_version, fixed))
         if last is not None and last[1] == versions and all(map(is_, last[0], fixed)):
             return last[2]
         key = (*map(id, fixed), *versions)
@@ -197,3 +250,10 @@ def _prepared(x: Any) -> Any:
         return x
     x = x.detach().resolve_conj().resolve_neg().contiguous()
     return x.numpy() if x.dtype in _OF_NUMPY else x
+
+
+def _version(x: torch.Tensor) -> Any:
+    """What changes when torch writes into a tensor, or gives it other memory."""
+    if x.is_inference():  # whose writes torch does not count
+        return crc32(x.contiguous().view(-1).view(torch.uint8).numpy())
+    return x._version, x.data_ptr()

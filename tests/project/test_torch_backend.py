@@ -100,6 +100,39 @@ def test_inputs_of_any_layout_and_dtype() -> None:
     check(run(x, y), f(x, y))
 
 
+def test_results_share_memory_as_those_of_eager_torch() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        part = y[1:]
+        part.add_(1)
+        return y, part, y.t(), (x + 1).expand(2, *x.shape), *(x + 3).chunk(2), x.expand(2, *x.shape)
+
+    run = compiled(f, [], dynamic=True)
+    for rows in (4, 6):
+        x = torch.randn(rows, 3)
+        found, expected = run(x), f(x)
+        check(found, expected)
+        for results in (found, expected):
+            results[1].fill_(7)
+        check(found, expected)
+        assert found[-1].data_ptr() == x.data_ptr()
+
+
+def test_weights_whose_writes_torch_does_not_count() -> None:
+    x = torch.randn(3, 4)
+    with torch.inference_mode():
+        layer = torch.nn.Linear(4, 4)
+        run = compiled(layer, [])
+        torch.testing.assert_close(run(x), layer(x))
+        layer.weight.mul_(2)
+        torch.testing.assert_close(run(x), layer(x))
+    layer = torch.nn.Linear(4, 4).requires_grad_(False)
+    run = compiled(layer, [])
+    torch.testing.assert_close(run(x), layer(x))
+    layer.weight.data = torch.randn(4, 4)
+    torch.testing.assert_close(run(x), layer(x))
+
+
 def test_gradients_are_refused_with_what_to_do() -> None:
     with pytest.raises(Exception, match=r"for inference.*torch\.no_grad\(\)"):
         compiled(Layer(), [])(torch.randn(3, 4), 2)

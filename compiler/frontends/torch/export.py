@@ -5,9 +5,13 @@ from __future__ import annotations
 import inspect
 import io
 import operator
+import os
 import re
+import sysconfig
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ingot.compiler.frontends.torch.archive import Archive
@@ -147,9 +151,30 @@ def _exported(torch: Any, module: Any, example_inputs: Any, dynamic_shapes: Any)
     try:
         return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
-        raise CompileError(
-            f"torch.export.export refuses the module ({type(error).__name__}): {error}"
-        ) from error
+        raise CompileError(_refusal(torch, error)) from error
+
+
+_MORE = re.compile(r"\s*For more information[^\n]*|\n(\s*\n|Caused by)(?s:.*)")
+"""Where what torch says of an error goes on with how to debug torch."""
+
+
+def _refusal(torch: Any, error: Exception) -> str:
+    """The cause that torch gives, with the user's line of Python, and what to do."""
+    text = _MORE.sub("", str(error).strip()).strip()
+    own = __file__, os.path.dirname(torch.__file__), sysconfig.get_path("stdlib"), "<"
+    stack = traceback.extract_tb(error.__traceback__)
+    frames = [each for each in stack if not each.filename.startswith(own)]
+    where = ""
+    if frames:
+        last = frames[-1]
+        where = f" ({Path(last.filename).name}:{last.lineno}: {last.line})"
+    if "DataDependent" in type(error).__name__:
+        text = f"the program depends on numbers that only a call knows: {text}"
+        where += (
+            '; torch.compile(model, backend="ingot") takes such models, and torch.cond and '
+            "torch.where are branches that can be exported"
+        )
+    return f"torch.export.export refuses the module ({type(error).__name__}): {text}{where}"
 
 
 def _dim_names(torch: Any, program: Any, forward: Any, shapes: Any) -> dict[str, str]:

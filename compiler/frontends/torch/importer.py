@@ -202,9 +202,13 @@ class _Import:
     def _read_size(self, name: str, value: Value, dim: Dim, types: Types, builder: Builder) -> None:
         """An argument that is a number defines its symbol, or equals it where dims of arguments or
         another number define it."""
-        (symbol,) = symbols_of(dim)
+        (symbol,) = symbols_of(dim) or (name,)  # a number that torch has found since
         low, high = types.limits(symbol)
-        is_known = symbol in self._symbols_of_tensors(types) or symbol in self.ends.sizes
+        is_known = (
+            not symbols_of(dim)
+            or symbol in self._symbols_of_tensors(types)
+            or symbol in self.ends.sizes
+        )
         defined = f"{symbol}_{name}" if is_known else symbol
         attributes: dict[str, Any] = {"symbols": (defined,), "low": low, "what": f"'{name}'"}
         builder.append("size", (value,), (), attributes | ({} if high is None else {"high": high}))

@@ -185,6 +185,19 @@ def test_modules_need_example_inputs() -> None:
         read_source(network(), example_inputs=(1, 2))
 
 
+def test_what_torch_refuses_has_the_line_and_no_more() -> None:
+    class Branches(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(ingot.CompileError) as caught:
+        read_source(Branches(), example_inputs=(torch.ones(3),))
+    text = str(caught.value)
+    assert "\n" not in text
+    assert "TORCH" not in text
+    assert "return x if x.sum() > 0 else -x); torch.compile(model, backend=" in text
+
+
 def test_a_loop_that_torch_cannot_decompose_is_taken_as_it_is() -> None:
     class Loop(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, x: Any) -> Any:

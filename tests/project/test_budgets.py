@@ -18,15 +18,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2490,
+    "compiler": 2460,
     "compiler/bundling": 720,
-    "compiler/dispatch": 2170,
-    "compiler/frontends": 33260,
-    "compiler/graph": 10390,
+    "compiler/dispatch": 2190,
+    "compiler/frontends": 33760,
+    "compiler/graph": 10570,
     "compiler/ir": 2270,
-    "compiler/kernels": 13520,
+    "compiler/kernels": 13710,
     "compiler/stream": 1600,
-    "compiler/targets": 4230,
+    "compiler/targets": 4340,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2790,
@@ -36,18 +36,18 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1380,
     "csrc/vm": 2330,
-    "hal": 2410,
+    "hal": 2420,
     "runtime": 3180,
-    "python/ingot": 4050,
+    "python/ingot": 4100,
     "python/ingot/explorer": 1900,
-    "python/ingot/language": 1190,
+    "python/ingot/language": 1210,
     "python/ingot/onnxruntime": 1020,
     "python/ingot/quantizing": 1300,
     "benchmarks": 2380,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 110000
+IN_ALL = 111100
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

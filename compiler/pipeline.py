@@ -378,7 +378,7 @@ def _lower_target(
         finish = driver.step(
             "group_kernels", lambda: building.objects(kernels, _trials(module, target, kernels))
         )
-        gc.collect()  # what the levels above have left, while compilers run
+        gc.collect(1)  # what the levels above have left of late, while compilers run
         code, planned, allocations = _lower_streams(module, kernels, data, first_kernel, driver)
         objects = driver.step("build_kernels", lambda: finish(driver.share))
     first = {name: each[0] for name, each in kernels.items()}

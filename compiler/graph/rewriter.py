@@ -51,7 +51,11 @@ _DEPTH = 16
 
 def rewrite(block: Block, rule: Rule) -> bool:
     """Apply `rule` to every op of the block and its regions. Returns whether any changed."""
-    return _rewrite(block, rule, {})
+    replaced: dict[Value, Value] = {}
+    changed = _rewrite(block, rule, replaced)
+    for value in replaced:
+        value.op.results.clear()  # they refer to each other: memory is free now
+    return changed
 
 
 def _rewrite(block: Block, rule: Rule, replaced: dict[Value, Value]) -> bool:

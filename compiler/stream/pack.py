@@ -85,18 +85,16 @@ _RANKS: Sequence[Callable[[Span, _InUse], tuple[int, int]]] = (
 
 def _place(spans: Sequence[Span]) -> list[int]:
     """Each in the smallest gap that those before it leave, else behind them."""
-    offsets: list[int] = []
+    placed: list[tuple[int, int, int, int]] = []  # offsets, what lies behind, times
     for span in spans:
-        others = sorted(
-            (offset, offset + other.length)
-            for other, offset in zip(spans, offsets, strict=False)
-            if other.begin < span.end and span.begin < other.end
-        )
-        end = 0
+        length, begin, end = span.length, span.begin, span.end
+        others = sorted([each for each in placed if each[2] < end and begin < each[3]])
+        last = 0
         gaps: list[tuple[int, int]] = []
-        for low, high in others:
-            if low - end >= span.length:
-                gaps.append((low - end, end))
-            end = max(end, high)
-        offsets.append(min(gaps)[1] if gaps else end)
-    return offsets
+        for low, high, _, _ in others:
+            if low - last >= length:
+                gaps.append((low - last, last))
+            last = max(last, high)
+        offset = min(gaps)[1] if gaps else last
+        placed.append((offset, offset + length, begin, end))
+    return [each[0] for each in placed]

@@ -37,6 +37,7 @@ from ingot.compiler.dispatch.ops import SLOT_OPS
 from ingot.compiler.dispatch.view import view_of
 from ingot.compiler.dispatch.write_regions import write_function
 from ingot.compiler.graph.builder import tensor_type
+from ingot.compiler.graph.forms.waiting_codes import waiting_codes
 from ingot.compiler.graph.ops import CONTROL, COSTLY, Take, Transpose, defined_symbols
 from ingot.compiler.graph.symbols import symbols_used
 from ingot.compiler.ir import (
@@ -111,6 +112,7 @@ class Former:
         self.floats: dict[Value, _Float] = {}
         self.definitions: dict[str, Group] = {}  # what must run before a symbol is known
         self.bodies: dict[Op, list[Former]] = {}
+        self.waiting = waiting_codes(block)
         for op in block.ops:
             self._visit(op)
 
@@ -183,8 +185,10 @@ class Former:
             self._float(op, 8 if op.name in COSTLY else 1)
 
     def _widens_codes(self, op: Op) -> bool:
-        """Whether the op makes floats of bytes that others read, too: so do its readers, each for
-        itself, and no floats lie in memory beside the bytes."""
+        """Whether the op makes floats of bytes that others read, too, or that lie in memory until a
+        later product: so do its readers, each for itself, and no floats lie in memory."""
+        if op in self.waiting:
+            return True
         if op.name != "convert" or self.uses.get(op.operands[0], 0) < 2:
             return False
         old, new = tensor_type(op.operands[0]).dtype, tensor_type(op.result).dtype

@@ -1,13 +1,13 @@
 """Makes few ops of what stands behind an integer contraction: scale, bias, quantise, dequantise.
 
-Numbers that are computed from integers and constants alone are known to be finite, and how
-large they may be. So codes that are dequantised at once need not become codes in between, a
-clamp to what a dtype holds is part of the conversion to it, constant factors join those of
-the columns, windows take the greatest code, and what was whole needs no rounding. What is divided
-by a constant behind a contraction, or a function such as exp, is multiplied by its reciprocal:
-sums in floats are rounded in another order than the source's anyway, and functions not exactly, by
-as little. Other numbers, and whole ones by whole ones, whose quotients may be whole, are divided as
-the source says.
+Numbers that are computed from integers and constants alone are known to be finite, and how large
+they may be. So codes that are dequantised at once need not become codes in between (but do where
+they lie in memory until a later product, `waiting_codes.py`), a clamp to what a dtype holds is part
+of the conversion to it, constant factors join those of the columns, windows take the greatest code,
+and what was whole needs no rounding. What is divided by a constant behind a contraction, or a
+function such as exp, is multiplied by its reciprocal: sums in floats are rounded in another order
+than the source's anyway, and functions not exactly, by as little. Other numbers, and whole ones by
+whole ones, whose quotients may be whole, are divided as the source says.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.forms.waiting_codes import waiting_codes
 from ingot.compiler.graph.ops import ReduceWindow, lookup
 from ingot.compiler.graph.rewriter import (
     defined_by,
@@ -69,6 +70,7 @@ class _Rescaling:
         self.weights = weights_of(function)
         self.uses = Counter(each for op in tensor_ops(function.block) for each in op.operands)
         self.known: dict[Value, _Known | None] = {}
+        self.waiting = waiting_codes(function.block)
         self.moved: set[Op] = set()  # factors of sums, now of their parts
 
     def rule(self, op: Op, builder: Builder) -> Sequence[Value] | None:
@@ -152,7 +154,7 @@ class _Rescaling:
     def convert(self, op: Op, builder: Builder) -> Value | None:
         (x,), target = op.operands, tensor_type(op.result).dtype
         if target is _F32:
-            return self._dequantised(x, builder)
+            return None if op in self.waiting else self._dequantised(x, builder)
         if not target.is_integer or target.bits > 16 or tensor_type(x).dtype is not _F32:
             return None
         inner = _saturated(x, target)

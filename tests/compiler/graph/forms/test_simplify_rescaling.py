@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ingot.compiler.dispatch.form_dispatches import form_dispatches
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.folding.fold_constants import fold_constants
@@ -184,3 +185,24 @@ def test_long_chains_are_followed() -> None:
         layer.module(layer.quantised(y, 64.5, 0, "u8")), np.ones((ROWS, STEPS), np.uint8), 1
     )
     assert ops["div"] == 0
+
+
+@pytest.mark.parametrize("is_quantised", [True, False])
+def test_only_the_first_of_two_layers_that_are_added_keeps_its_codes(is_quantised: bool) -> None:
+    """They wait in memory for the second, which nobody waits for; what has no codes gets none."""
+    layer = Layer()
+    parts = []
+    for scale, zero in ((0.5, 120), (0.25, 131)):
+        x = layer.op("mul", layer.sums(), 1e-4)
+        if is_quantised:
+            x = layer.dequantised(layer.quantised(x, scale / 50, zero, "u8"), scale, zero)
+        parts.append(x)
+    module = layer.module(layer.b.value("add", *parts))
+    x = RANDOM.integers(0, 256, (ROWS, STEPS)).astype(np.uint8)
+    check(module, x, 0.5)
+    changed = simplified(module)
+    results = [each for op in walk(changed) for each in op.results]
+    assert sum(tensor_type(each).dtype.name == "u8" for each in results) == is_quantised
+    kernels = form_dispatches(changed).functions["main"].block.ops
+    made = [tensor_type(op.result).dtype.name for op in kernels if op.name == "dispatch.region"]
+    assert made == ["u8" if is_quantised else "f32", "f32"]

@@ -118,6 +118,40 @@ def test_results_share_memory_as_those_of_eager_torch() -> None:
         assert found[-1].data_ptr() == x.data_ptr()
 
 
+def test_arguments_that_share_memory_are_written() -> None:
+    def f(a: Any, b: Any) -> Any:
+        a.add_(1)
+        return (a + b,)
+
+    run = compiled(f, [])
+    found, expected = torch.arange(20.0).reshape(5, 4), torch.arange(20.0).reshape(5, 4)
+    check(run(found[:3], found[1:4]), f(expected[:3], expected[1:4]))
+    torch.testing.assert_close(found, expected)
+
+
+def test_layers_and_masks_agree() -> None:
+    torch.manual_seed(0)
+    layers = [
+        torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=first,
+                                         activation=name).eval()
+        for first, name in ((False, "relu"), (True, "gelu"))
+    ]  # fmt: skip
+    bilinear = torch.nn.Bilinear(8, 8, 3)
+
+    def f(x: Any, hidden: Any, kept: Any) -> Any:
+        given = ({}, {"src_key_padding_mask": hidden}, {"src_mask": kept.logical_not()})
+        found = [layer(x, **each) for layer in layers for each in given]
+        mask = kept & hidden.logical_not()[:, None]  # which hides all from some rows
+        attended = torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+        return [*found, attended, bilinear(x, x)]
+
+    x, hidden = torch.randn(2, 4, 8), torch.zeros(2, 4, dtype=torch.bool)
+    hidden[1, :2] = True
+    kept = torch.ones(4, 4, dtype=torch.bool).tril()
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(f, [])(x, hidden, kept), f(x, hidden, kept))
+
+
 def test_weights_whose_writes_torch_does_not_count() -> None:
     x = torch.randn(3, 4)
     with torch.inference_mode():
@@ -136,6 +170,19 @@ def test_weights_whose_writes_torch_does_not_count() -> None:
 def test_gradients_are_refused_with_what_to_do() -> None:
     with pytest.raises(Exception, match=r"for inference.*torch\.no_grad\(\)"):
         compiled(Layer(), [])(torch.randn(3, 4), 2)
+
+
+def test_training_is_refused_with_what_to_do() -> None:
+    with torch.no_grad(), pytest.raises(Exception, match=r"training mode: call model\.eval\(\)"):
+        compiled(torch.nn.Dropout(), [])(torch.randn(3))
+
+
+def test_numbers_of_tensors_are_taken() -> None:
+    counts: list[int] = []
+    run, x = compiled(lambda x: (x * x.sum().item(),), counts), torch.tensor([1, 2.5, 3]).half()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        check(run(x), (x * x.sum().item(),))
+    assert len(counts) == 1
 
 
 def test_what_is_not_supported_is_named() -> None:

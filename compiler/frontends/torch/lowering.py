@@ -30,6 +30,7 @@ __all__ = [
     "CONVERSIONS",
     "LOWERINGS",
     "REFUSED",
+    "TRAINING",
     "VIEWS",
     "Context",
     "Graph",
@@ -51,6 +52,7 @@ _Function = TypeVar("_Function", bound=Lowering)
 LOWERINGS: dict[str, Lowering] = {}
 REFUSED: dict[str, str] = {}
 """Ops that are known, and why they are not taken."""
+TRAINING = "it is in training mode: call model.eval() before the model is exported or compiled"
 CONVERSIONS = ("aten.to.", "aten.type_as.")
 """Ops whose result is the first argument itself where it has the dtype already."""
 _TURNED = ("aten.t", "aten.swapaxes", "aten.squeeze", "aten.unsqueeze", "aten.as_strided")

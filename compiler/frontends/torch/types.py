@@ -50,10 +50,16 @@ class Types:
         return self._dims[text]
 
     def limits(self, name: str) -> tuple[int, int | None]:
-        """The least and the greatest number that a symbol may be; None: no limit."""
+        """The least and the greatest number that a symbol may be; None: no limit.
+
+        A least size of 2 that has no user's name is taken for what torch assumes of all sizes, and
+        does not ask of those of a call: 0 and 1 are allowed, as torch allows them.
+        """
         entry = self._ranges.get(name) or {}
         low, high = entry.get("min_val"), entry.get("max_val")
         low = max(low, 0) if isinstance(low, int) else 0
+        if low == 2 and name not in self._names.values() and not self.is_unbacked(name):
+            low = 0
         return low, high if isinstance(high, int) and low <= high < _GREATEST else None
 
     def _symbol(self, name: str) -> Dim:

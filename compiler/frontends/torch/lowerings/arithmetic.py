@@ -111,6 +111,20 @@ def _binary(name: str) -> Callable[..., Value]:
     return lower
 
 
+def _number_of_two(name: str) -> Callable[..., Value]:
+    """The greater or the lesser one, of a NaN and a number the number."""
+
+    def lower(c: Context, a: Scalar, b: Scalar) -> Value:
+        made = _binary(name)(c, a, b)
+        if not c.dtype.is_float:
+            return made
+        a, b = together(c, c.dtype, a, b)
+        made = c.op("select", c.op("is_nan", b), a, made)
+        return c.op("select", c.op("is_nan", a), b, made)
+
+    return lower
+
+
 def _unary(op: str, name: str) -> Callable[..., Value]:
     def lower(c: Context, x: Value) -> Value:
         element = type_of(x).dtype
@@ -163,6 +177,8 @@ def _register() -> None:
 
 _register()
 lowering("aten.max.other")(_binary("max"))
+lowering("aten.fmax.default")(_number_of_two("max"))
+lowering("aten.fmin.default")(_number_of_two("min"))
 lowering("aten.min.other")(_binary("min"))
 
 
@@ -355,7 +371,8 @@ def shift_right(c: Context, a: Scalar, b: Scalar) -> Value:
 
 
 @lowering("aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
-          "aten.type_as.default", "aten.to.other")  # fmt: skip
+          "aten.type_as.default", "aten.to.other",
+          "prims.convert_element_type.default")  # fmt: skip
 def convert(c: Context, x: Value, *_: Any, **__: Any) -> Value:
     """The dtype is that of the result; devices and layouts are nothing here."""
     if type_of(x).dtype.is_float and c.dtype.is_integer and c.dtype.bits < 32:

@@ -7,8 +7,10 @@ from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import narrow, softmax, widen
-from ingot.compiler.frontends.torch.lowering import Context, lowering
-from ingot.compiler.frontends.torch.lowerings.contractions import matmul
+from ingot.compiler.frontends.torch.lowering import TRAINING, Context, lowering
+from ingot.compiler.frontends.torch.lowerings.activations import gelu, relu
+from ingot.compiler.frontends.torch.lowerings.contractions import linear, matmul
+from ingot.compiler.frontends.torch.lowerings.normalizations import layer_norm
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import dtype
 
@@ -32,7 +34,7 @@ def attention(
 ) -> Value:
     """[..., m, k], [..., n, k] and [..., n, v]: [..., m, v]."""
     if dropout_p:
-        raise UnsupportedNode("it is in training: export the model after model.eval()")
+        raise UnsupportedNode(TRAINING)
     given = q
     q, k, v = (widen(c, each) for each in (q, k, v))
     if enable_gqa:
@@ -101,3 +103,40 @@ def attention_by_products(
     )
     return [result, c.filled(0, type_of(q).dtype, c.declared[1].shape if len(c.declared) > 1
                              and c.declared[1] is not None else ())]  # fmt: skip
+
+
+@lowering("aten._transformer_encoder_layer_fwd.default")
+def encoder_layer(
+    c: Context, x: Value, width: int, heads: int, qkv_weight: Value, qkv_bias: Value,
+    out_weight: Value, out_bias: Value, use_gelu: bool, norm_first: bool, eps: float,
+    norm1: Value, norm1_bias: Value, norm2: Value, norm2_bias: Value,
+    weight1: Value, bias1: Value, weight2: Value, bias2: Value,
+    mask: Value | None = None, mask_type: int | None = None,
+) -> Value:  # fmt: skip
+    """nn.TransformerEncoderLayer in inference, of [b, n, width]; `mask` is not 0 where it hides."""
+    batch, length, _ = shape_of(x)
+    parts = (batch, heads, length, width // heads)
+    kept = None
+    if mask is not None:
+        kept = c.op("not", c.convert(mask, "i1"))
+        if mask_type == 1:  # of keys [b, n]
+            kept = c.reshape(kept, (batch, 1, 1, length))
+
+    def attend(x: Value) -> Value:
+        split = (batch, length, 3, heads, width // heads)
+        rows = c.reshape(linear(c, x, qkv_weight, qkv_bias), split)
+        turned = c.transpose(rows, (2, 0, 3, 1, 4))
+        q, k, v = (c.reshape(c.sliced(turned, 0, at, at + 1), parts) for at in range(3))
+        found = c.transpose(attention(c, q, k, v, kept), (0, 2, 1, 3))
+        return linear(c, c.reshape(found, shape_of(x)), out_weight, out_bias)
+
+    def feed(x: Value) -> Value:
+        inner = linear(c, x, weight1, bias1)
+        return linear(c, gelu(c, inner) if use_gelu else relu(c, inner), weight2, bias2)
+
+    for step, weight, bias in ((attend, norm1, norm1_bias), (feed, norm2, norm2_bias)):
+        if norm_first:
+            x = c.op("add", x, step(layer_norm(c, x, [width], weight, bias, eps)))
+        else:
+            x = layer_norm(c, c.op("add", x, step(x)), [width], weight, bias, eps)
+    return x

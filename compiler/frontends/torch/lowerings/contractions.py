@@ -80,6 +80,20 @@ def grouped_product(
     return each_run(c.builder, c.convert(ends, "i64"), made, product, c.fresh)
 
 
+@lowering("aten._trilinear.default")
+def trilinear(
+    c: Context, a: Value, b: Value, d: Value, expand1: Sequence[int], expand2: Sequence[int],
+    expand3: Sequence[int], summed: Sequence[int], *_: Any,
+) -> Value:  # fmt: skip
+    """The product of three, which get axes, summed over axes: what nn.Bilinear is made of."""
+    letters = "abcdefgh"[: type_of(a).rank + len(expand1)]
+    *terms, made = (
+        "".join(letter for axis, letter in enumerate(letters) if axis not in left)
+        for left in (expand1, expand2, expand3, summed)
+    )
+    return contract_letters(c, f"{','.join(terms)}->{made}", (a, b, d))
+
+
 @lowering("aten.outer.default", "aten.ger.default")
 def outer(c: Context, a: Value, b: Value) -> Value:
     columns = c.reshape(c.convert(a, c.dtype), (*shape_of(a), 1))

@@ -16,8 +16,8 @@ from ingot.compiler.frontends.normalizing import (
     softmax,
     widen,
 )
-from ingot.compiler.frontends.torch.lowering import Context, lowering
-from ingot.compiler.graph.rewriter import literal_of_value
+from ingot.compiler.frontends.torch.lowering import TRAINING, Context, lowering
+from ingot.compiler.graph.rewriter import defined_by, literal_of_value
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType
@@ -31,9 +31,20 @@ def softmax_of(c: Context, x: Value, dim: int, dtype: DType | None = None) -> Va
     return softmax(c, x, c.axes(dim, x), False) if type_of(x).rank else c.fill(1, like=x)
 
 
-@lowering("aten._softmax.default", "aten._safe_softmax.default")
+@lowering("aten._softmax.default")
 def softmax_of_same_dtype(c: Context, x: Value, dim: int, _: Any = None, **__: Any) -> Value:
     return softmax_of(c, x, dim)
+
+
+@lowering("aten._safe_softmax.default")
+def safe_softmax(c: Context, x: Value, dim: int, dtype: DType | None = None) -> Value:
+    """Rows of -inf, which masks leave, give 0: the guard that attention is recognised with."""
+    found = softmax_of(c, x, dim)
+    while (view := defined_by(x, "reshape")) is not None:
+        x = view.operands[0]
+    if defined_by(x, "dot_general") is not None:  # without a mask
+        return found
+    return c.op("select", c.op("is_nan", found), c.fill(0, like=found), found)
 
 
 @lowering("aten.log_softmax.int", "aten.special_log_softmax.int")
@@ -154,7 +165,7 @@ def batch_norm(
     variance: Value | None, training: bool, momentum: float, eps: float, _: bool,
 ) -> Value:  # fmt: skip
     if training:
-        raise UnsupportedNode("it is in training: export the model after model.eval()")
+        raise UnsupportedNode(TRAINING)
     return _by_statistics(c, x, weight, bias, mean, variance, eps)
 
 

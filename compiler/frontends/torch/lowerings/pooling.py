@@ -93,16 +93,44 @@ def _max_pool_with_places(
         c.op("pad", each, filling, low=low, high=high, interior=none)
         for each, filling in ((x, c.full(0, element, ())), (numbers, c.full(-1, _I64, ())))
     )
-    ones = [1] * lead
-    windows = Windows([*ones, *sizes], [*ones, *strides], [*ones, *dilations], shape_of(wide))
+    return _greatest(c, wide, known, sizes, strides, dilations)
+
+
+def _adaptive_max_pool(c: Context, x: Value, sizes: Sequence[Dim]) -> list[Value]:
+    """Also the places. Windows of an axis get the length of its longest, by elements twice."""
+    shape, lead = shape_of(x), type_of(x).rank - len(sizes)
+    plane = c.op("iota", dtype=_I64, shape=(dims.product(shape[lead:]),), axis=0)
+    known = c.broadcast_to(c.reshape(plane, shape[lead:]), shape)
+    lengths = []
+    for axis, size in enumerate(sizes, lead):
+        own = shape[axis]
+        if not isinstance(own, int) or not isinstance(size, int) or not size:
+            raise UnsupportedNode(f"it adapts {own} to {size}: both must be known, and not 0")
+        windows = [(at * own // size, -(-(at + 1) * own // size)) for at in range(size)]
+        lengths.append(max(last - first for first, last in windows))
+        if own % size:
+            taken = [min(first + step, last - 1) for first, last in windows
+                     for step in range(lengths[-1])]  # fmt: skip
+            places = c.constant(taken, "i64")
+            x, known = (c.op("take", each, places, axis=axis, mode="check") for each in (x, known))
+    return _greatest(c, x, known, lengths, lengths, [1] * len(sizes))
+
+
+def _greatest(
+    c: Context, x: Value, known: Value, sizes: Sequence[Any], strides: Sequence[Any],
+    dilations: Sequence[Any],
+) -> list[Value]:  # fmt: skip
+    """The greatest element of each window, and its number in `known`."""
+    ones, element = [1] * (type_of(x).rank - len(sizes)), type_of(x).dtype
+    windows = Windows([*ones, *sizes], [*ones, *strides], [*ones, *dilations], shape_of(x))
 
     def keeps(inner: Any, best: Sequence[Value], other: Sequence[Value]) -> Value:
-        held = inner.value("compare", best[0], other[0], direction="ge")
+        held = inner.value("not", inner.value("compare", best[0], other[0], direction="lt"))
         if not element.is_float:
             return held  # type: ignore[no-any-return]
         return inner.value("and", inner.value("not", inner.value("is_nan", other[0])), held)  # type: ignore[no-any-return]
 
-    return select_elements(c.builder, [wide], known, windows, keeps)
+    return select_elements(c.builder, [x], known, windows, keeps)
 
 
 def _average_pool(
@@ -152,6 +180,10 @@ def _register(count: int) -> None:
     def adaptive_average(c: Context, x: Value, size: Any) -> Value:
         return _adaptive(c, x, _listed(size, count), "add")
 
+    def adaptive_max(c: Context, x: Value, size: Any) -> list[Value]:
+        return _adaptive_max_pool(c, x, _listed(size, count))
+
+    lowering(f"aten.adaptive_max_pool{count}d.default")(adaptive_max)
     lowering(f"aten.max_pool{count}d.default")(max_pool)
     lowering(f"aten.max_pool{count}d_with_indices.default")(with_places)
     lowering(f"aten.avg_pool{count}d.default")(average)

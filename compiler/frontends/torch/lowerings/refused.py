@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingot.compiler.frontends.torch.lowering import refuse
+from ingot.compiler.frontends.torch.lowering import TRAINING, refuse
 
 __all__: list[str] = []
 
@@ -17,7 +17,7 @@ refuse(
     "aten.native_layer_norm_backward.default",
 )
 refuse(
-    "it updates the statistics of batch normalization: export the model after model.eval()",
+    TRAINING,
     "aten._native_batch_norm_legit_functional.default",
 )
 refuse(

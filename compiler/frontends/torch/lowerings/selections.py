@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.indexed import scatter_elements
 from ingot.compiler.frontends.normalizing import narrow, widen
 from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
@@ -104,8 +105,26 @@ def as_strided(
     c: Context, x: Value, size: list[Dim], stride: list[Dim], storage_offset: Dim | None = None
 ) -> Value:
     """The elements of x at sums of indices times strides, where x lies row by row."""
+    places = _strided(c, x, size, stride, storage_offset)
+    return c.op("take", _flat(c, x), places, axis=0, mode="check")
+
+
+@lowering("aten.as_strided_scatter.default")
+def as_strided_scatter(
+    c: Context, x: Value, source: Value, size: list[Dim], stride: list[Dim],
+    storage_offset: Dim | None = None,
+) -> Value:  # fmt: skip
+    """x with `source` at the places that `as_strided` reads."""
+    places = _flat(c, _strided(c, x, size, stride, storage_offset))
+    written = scatter_elements(c, _flat(c, x), 0, places, _flat(c, source), "set")
+    return c.reshape(written, shape_of(x))
+
+
+def _strided(
+    c: Context, x: Value, size: list[Dim], stride: list[Dim], storage_offset: Dim | None
+) -> Value:
+    """Places in x, the first operand, counted row by row."""
     strides, first = c.layout(0)
-    shape = shape_of(x)
     if not is_contiguous(c, x):
         raise UnsupportedNode(
             f"it reads memory with the strides {strides} of {x.type}: call contiguous() before"
@@ -115,7 +134,11 @@ def as_strided(
     for axis, step in enumerate(stride):
         index = c.op("iota", dtype=_I64, shape=tuple(size), axis=axis)
         places = c.op("add", places, c.op("mul", index, c.filled(step, _I64, size)))
-    return c.op("take", c.reshape(x, (dims.product(shape),)), places, axis=0, mode="check")
+    return places
+
+
+def _flat(c: Context, x: Value) -> Value:
+    return c.reshape(x, (dims.product(shape_of(x)),))
 
 
 @lowering("aten.sym_is_contiguous.default", "aten.is_contiguous.default")

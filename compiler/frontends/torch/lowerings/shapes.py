@@ -7,7 +7,7 @@ from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.indexed import rolled, slice_range
-from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
+from ingot.compiler.frontends.torch.lowering import TRAINING, Context, Scalar, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 
@@ -41,7 +41,7 @@ def expand(c: Context, x: Value, *_: Any, **__: Any) -> Value:
 def same(c: Context, x: Value, *given: Any, **__: Any) -> Value:
     """Dropout is of inference."""
     if len(given) > 1 and given[1] is True:
-        raise UnsupportedNode("it is in training: export the model after model.eval()")
+        raise UnsupportedNode(TRAINING)
     return x
 
 

@@ -60,6 +60,41 @@ def test_dims_have_the_user_s_names() -> None:
         assert str(function.block.arguments[1].type) == "f32[rows,columns]"
 
 
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_sizes_that_torch_names_may_be_one(is_exported: bool) -> None:
+    class Rows(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return x.softmax(0), x.unsqueeze(1) + x.unsqueeze(0), x.cumsum(0)[:, 1:], x.mean(0)
+
+    x, shapes = torch.randn(3, 4), ({0: torch.export.Dim.AUTO},)
+    program = torch.export.export(Rows(), (x,), dynamic_shapes=shapes)
+    source = read_source(program) if is_exported else read_source(
+        Rows(), example_inputs=(x,), dynamic_shapes=shapes
+    )  # fmt: skip
+    for rows in (5, 1):
+        other = torch.randn(rows, 4)
+        found = interpret(source, "main", [other.numpy()])
+        for each, expected in zip(found, program.module()(other), strict=True):
+            np.testing.assert_allclose(each, expected.numpy(), 1e-5, 1e-6)
+
+
+def test_windows_of_unequal_length_and_numbers_beside_nan_agree() -> None:
+    class Pools(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            pool = torch.nn.functional.adaptive_max_pool2d
+            numbers = torch.fmax(x, x.flip(0)), torch.fmin(x, x.flip(0))
+            written = torch.as_strided_scatter(x, x[0, 0, :2, :2], (2, 2), (1, 7), 3)
+            pooled = [pool(x, size, return_indices=True) for size in ((3, 2), (5, 3), 1)]
+            return numbers, written, pooled
+
+    x = torch.randn(2, 3, 5, 6)
+    x[0, 0, 1] = torch.nan
+    found = interpret(read_source(Pools(), example_inputs=(x,)), "main", [x.numpy()])
+    leaves = torch.utils._pytree.tree_leaves(Pools()(x))
+    for each, expected in zip(found, leaves, strict=True):
+        np.testing.assert_array_equal(each, expected.numpy())
+
+
 def test_composite_ops_stay_whole() -> None:
     module = read_source(network(), example_inputs=(torch.randint(0, 20, (2, 5)),))
     ops = [op.name for op in module.functions["main"].block.ops]

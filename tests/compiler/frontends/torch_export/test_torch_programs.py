@@ -86,7 +86,7 @@ def test_models_run(program: str) -> None:
 def test_dims_are_the_program_s_and_buffers_that_are_written_are_state(program: str) -> None:
     module = read_source(SAVED[f"{program}:program"].tobytes())
     function = module.functions["main"]
-    assert sorted(function.symbols.values()) == [(0, 64), (2, 16)]
+    assert sorted(function.symbols.values()) == [(0, 16), (0, 64)]  # from 2 on: what torch assumes
     assert list(module.variables) == ["cache", "calls"]
     given, state = arrays(program, "input"), {}
     for length in (3, 2):

@@ -41,7 +41,8 @@ def matrix_source(
         view.strides[-3 - line_axis],
     )
     exact = isinstance(bound, int) and bound % lines == 0
-    matrix = Matrix(entry.binding(view, operand), base, along, across)
+    memory = entry.binding(view, operand)
+    matrix = Matrix(memory, base, along, across, dtype_of(memory))
     return strided_source(entry.b, matrix, first, None if exact else bound, F32)
 
 

@@ -40,7 +40,7 @@ def lower_contraction(function: Function, target: TargetInfo) -> Kernel:
     entry = ProductEntry(function)
     if few_rows.takes(entry.product):
         return few_rows.lower(entry, target)
-    return _Tiled(entry, target).lower()
+    return _Tiled(ProductEntry(function, words_for=target), target).lower()
 
 
 class _Tiled:
@@ -59,7 +59,7 @@ class _Tiled:
         b, tile, entry = self.b, self.tile, self.entry
         row = b.mul(b.workgroup(0), tile.rows)
         panel = b.mul(b.workgroup(1), tile.columns // PANEL)
-        multiplier = TileProduct(self.group, tile, entry.element)
+        multiplier = TileProduct(self.group, tile, entry.element, parts=entry.parts)
         left = entry.strided(self.p.left, row, self.p.rows, tile.rows)
         right = entry.right(panel, tile.columns)
         sums = multiplier.run(multiplier.zeros(), self.p.depth, left, right)

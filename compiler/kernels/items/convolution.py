@@ -21,6 +21,7 @@ from ingot.compiler.kernels.lanes.convolution import lower_direct_convolution
 from ingot.compiler.kernels.loop import Index
 from ingot.compiler.kernels.product import is_pointwise
 from ingot.compiler.kernels.register_tile import PANEL
+from ingot.compiler.kernels.words import unit_of
 from ingot.compiler.kernels.work_group import WorkGroup
 
 __all__ = ["GroupConvolutionSchedule", "lower_convolution"]
@@ -56,13 +57,13 @@ def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
         return lower_contraction(function, target)
     if target.group_size == 1:
         return lower_direct_convolution(function, target)
-    entry = ConvolutionEntry(function, root)
+    entry = ConvolutionEntry(function, root, words_for=target)
     b, pixels, columns = entry.builder, product(entry.result.shape[:-1]), entry.result.shape[-1]
     tile = choose_tile(target, entry.element, pixels, columns, 1, entry.function.symbols)
     group = WorkGroup(b, (tile.across, tile.down, 1))
     row = b.mul(b.workgroup(0), tile.rows)
     panel = b.mul(b.workgroup(1), tile.columns // PANEL)
-    multiplier = TileProduct(group, tile, entry.element)
+    multiplier = TileProduct(group, tile, entry.element, parts=entry.parts)
     exact = isinstance(entry.panels, int) and entry.panels * PANEL % tile.columns == 0
     weight = (entry.ordinals[1], entry.w.dtype)
     right = panel_source(
@@ -129,7 +130,10 @@ class _Images:
             live = self._inside(axis, place, size, live)
             at = b.add(b.mul(at, b.dim(size)), place)
         at = b.add(b.mul(at, b.dim(entry.channels)), step.channel)
-        return load_where(b, live, entry.input, b.add(pixel.image, at), entry.x.dtype)
+        memory = (
+            b.binding(entry.ordinals[0], unit_of(entry.parts[0])) if entry.parts else entry.input
+        )
+        return load_where(b, live, memory, b.add(pixel.image, at), entry.x.dtype)
 
     def _inside(self, axis: int, place: Index, size: Dim, live: Value | None) -> Value | None:
         """`live`, and that the place lies in the image where padding may lead out of it."""

@@ -16,8 +16,9 @@ from typing import Any
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
-from ingot.compiler.kernels.loop import Index, LoopBuilder
+from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of
 from ingot.compiler.kernels.register_tile import PANEL, multiply_add
+from ingot.compiler.kernels.words import BYTES_OF_WORD, Parts
 from ingot.compiler.kernels.work_group import WorkGroup
 from ingot.hal.spec import DType
 
@@ -120,11 +121,20 @@ class _Slot:
 def load_where(
     b: LoopBuilder, live: Value | None, memory: Value, at: Index, element: DType
 ) -> Value:
-    """The element, or zero where `live` is false; then memory is not touched."""
+    """The element, or zero where `live` is false; then memory is not touched. Of bytes that are
+    read as i32 it is a word of four, which may begin anywhere: they are loaded one by one."""
+
+    def load() -> Value:
+        if dtype_of(memory) == element:
+            return b.load(memory, at)
+        parts = b.load(memory, b.mul(at, BYTES_OF_WORD), BYTES_OF_WORD, BYTES_OF_WORD)
+        places = b.op("mul", b.convert(b.lanes(BYTES_OF_WORD), element), b.constant(8, element))
+        return b.reduce(b.op("shift_left", b.convert(parts, element), places), "or")
+
     if live is None:
-        return b.load(memory, at)
+        return load()
     zero = b.constant(0, element)
-    return b.if_(live, lambda: [b.load(memory, at)], lambda: [zero])[0]
+    return b.if_(live, lambda: [load()], lambda: [zero])[0]
 
 
 class Block:
@@ -274,8 +284,10 @@ def stream(
 class ItemTile:
     """An item's part of the tile of a group of items (across, down)."""
 
-    def __init__(self, group: WorkGroup, tile: GroupTile, element: DType) -> None:
-        self.group, self.tile, self.element = group, tile, element
+    def __init__(
+        self, group: WorkGroup, tile: GroupTile, element: DType, parts: Parts | None = None
+    ) -> None:
+        self.group, self.tile, self.element, self.parts = group, tile, element, parts
         self.b = group.builder
 
     def row(self, i: int) -> Index:
@@ -310,7 +322,9 @@ class ItemTile:
             for v in range(tile.vectors)
         ]
         return [
-            multiply_add(b, b.broadcast(element, LANES), line, sums[i * tile.vectors + v])
+            multiply_add(
+                b, b.broadcast(element, LANES), line, sums[i * tile.vectors + v], self.parts
+            )
             for i, element in enumerate(elements)
             for v, line in enumerate(lines)
         ]
@@ -321,9 +335,14 @@ class TileProduct(ItemTile):
     somebody allocated."""
 
     def __init__(
-        self, group: WorkGroup, tile: GroupTile, element: DType, offset: int | None = None
+        self,
+        group: WorkGroup,
+        tile: GroupTile,
+        element: DType,
+        offset: int | None = None,
+        parts: Parts | None = None,
     ) -> None:
-        super().__init__(group, tile, element)
+        super().__init__(group, tile, element, parts)
         if offset is None:
             offset = group.local_length
             group.allocate(tile.local_length(element) // element.bytes, element)

@@ -6,7 +6,7 @@ kernel, whose grid is that of the CPU: rows, panels, batch. It chooses nothing.
 
 from __future__ import annotations
 
-from ingot.compiler.ir import Function, Op, Value
+from ingot.compiler.ir import Function, Op, Value, tensor_type
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.compiler.kernels.coding import coding_of
 from ingot.compiler.kernels.contraction_entry import (
@@ -20,24 +20,31 @@ from ingot.compiler.kernels.items.coded_source import coded_source
 from ingot.compiler.kernels.items.group_tile import Source
 from ingot.compiler.kernels.items.panel_source import panel_source
 from ingot.compiler.kernels.items.strided_source import Matrix, strided_source
-from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.product import Operand, Product, product_of
 from ingot.compiler.kernels.register_tile import PANEL, accumulation_dtype
+from ingot.compiler.kernels.words import Parts, product_in_words, unit_of
 from ingot.compiler.kernels.work_group import WorkGroup
-from ingot.hal.spec import DType
+from ingot.hal.spec import DType, dtype
 
 __all__ = ["ProductEntry"]
 
 
 class ProductEntry:
-    """The product of an entry, its operands as sources, and the kernel that was made of it."""
+    """The product of an entry, its operands as sources, and the kernel that was made of it.
+    `words_for`: the target that multiplies words of bytes, if it does."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, words_for: TargetInfo | None = None) -> None:
         self.function = function
         self.root: Op = root_of(function)
-        self.product: Product = product_of(self.root)
-        p = self.product
+        p = product_of(self.root)
+        self.flops = 2 * product(p.batch) * p.rows * p.columns * p.depth
+        self.product: Product = p
+        self.parts: Parts | None = None
+        words = product_in_words(p, words_for) if words_for else None
+        if words is not None and words[0].left.dtype == words[0].right.dtype == dtype("i32"):
+            self.product, self.parts = words
         self.element: DType = accumulation_dtype(p.left.dtype, p.right.dtype, p.dtype)
         self.coding = coding_of(function, self.root)
         self.builder = LoopBuilder()
@@ -53,8 +60,10 @@ class ProductEntry:
         return self.builder.workgroup(2) if self.product.batch else 0
 
     def memory(self, operand: Operand) -> tuple[Value, Index]:
-        """Memory of an operand, and where this work-group's batch begins."""
-        memory = self.builder.binding(self.ordinal(operand), operand.dtype)
+        """Memory of an operand, of bytes where words are read (`load_where`), and where this
+        work-group's batch begins."""
+        stored = unit_of(tensor_type(operand.value).dtype) if self.parts else operand.dtype
+        memory = self.builder.binding(self.ordinal(operand), stored)
         offset = batch_offset(self.builder, operand, self.product.batch, self.batch())
         return memory, offset
 
@@ -80,7 +89,7 @@ class ProductEntry:
         """An operand where it lies; lines from `bound` on repeat the last one."""
         exact = isinstance(bound, int) and bound % lines == 0
         memory, base = self.memory(operand)
-        matrix = Matrix(memory, base, operand.stride, operand.depth_stride)
+        matrix = Matrix(memory, base, operand.stride, operand.depth_stride, operand.dtype)
         return strided_source(self.builder, matrix, first, None if exact else bound, self.element)
 
     def finish(self, tile: tuple[int, int, int], group: WorkGroup, schedule: object) -> Kernel:
@@ -91,6 +100,6 @@ class ProductEntry:
         return kernel_of(
             self.function, self.builder, self.epilogue, {self.ordinal(p.left), *read},
             (p.rows, self.panels, batch), tile,
-            2 * batch * p.rows * p.columns * p.depth, schedule,
+            self.flops, schedule,
             local_size=group.size, local_length=group.local_length,
         )  # fmt: skip

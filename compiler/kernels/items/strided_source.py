@@ -6,7 +6,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.items.group_tile import Source, load_where
-from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of
+from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.hal.spec import DType
 
 __all__ = ["Matrix", "strided_source"]
@@ -14,12 +14,14 @@ __all__ = ["Matrix", "strided_source"]
 
 @dataclass(frozen=True)
 class Matrix:
-    """Memory, the element where it begins, and strides along lines and along depth."""
+    """Memory, the element where it begins, strides along lines and along depth, and what is read
+    there (`load_where`)."""
 
     memory: Value
     base: Index
     line_stride: Dim
     depth_stride: Dim
+    dtype: DType
 
 
 def strided_source(
@@ -43,7 +45,7 @@ def strided_source(
         stride = b.dim(matrix.depth_stride)
         at = b.add(line[0], b.mul(depth, stride))
         at = b.add(at, b.add(line[1], b.mul(offset, stride)))
-        return load_where(b, live, matrix.memory, at, dtype_of(matrix.memory))
+        return load_where(b, live, matrix.memory, at, matrix.dtype)
 
     along_lines = matrix.line_stride == 1 and matrix.depth_stride != 1
     order = "lines" if along_lines else "depth"

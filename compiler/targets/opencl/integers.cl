@@ -39,32 +39,44 @@ T N(shift_right_arithmetic_T)(T a, T b) {
 }
 
 // Words of four bytes: c + the products of the bytes of a with those of b.
-U32 N(byte_u8)(I32 a, int place) { return as_U32(a) >> place & 255u; }
+uint S(byte_u8)(int a, int place) { return as_uint(a) >> place & 255u; }
 
-U32 N(byte_i8)(I32 a, int place) { return as_U32(as_I32(as_U32(a) << (24 - place)) >> 24); }
+uint S(byte_i8)(int a, int place) { return as_uint(as_int(as_uint(a) << (24 - place)) >> 24); }
 
-I32 N(dot4_u8_i8)(I32 a, I32 b, I32 c) {
-  U32 sum = as_U32(c);
-  for (int place = 0; place < 32; place += 8) sum += N(byte_u8)(a, place) * N(byte_i8)(b, place);
-  return as_I32(sum);
+#define PRODUCTS4(left, right, a, b)                                                \
+  (left(a, 0) * right(b, 0) + left(a, 8) * right(b, 8) + left(a, 16) * right(b, 16) + \
+   left(a, 24) * right(b, 24))
+
+int S(dot4_u8_i8)(int a, int b, int c) {
+#ifdef __opencl_c_integer_dot_product_input_4x8bit_packed
+  return as_int(as_uint(c) + as_uint(dot_4x8packed_us_int(as_uint(a), as_uint(b))));
+#else
+  return as_int(as_uint(c) + PRODUCTS4(byte_u8, byte_i8, a, b));
+#endif
 }
 
-I32 N(dot4_u8_u8)(I32 a, I32 b, I32 c) {
-  U32 sum = as_U32(c);
-  for (int place = 0; place < 32; place += 8) sum += N(byte_u8)(a, place) * N(byte_u8)(b, place);
-  return as_I32(sum);
+int S(dot4_u8_u8)(int a, int b, int c) {
+#ifdef __opencl_c_integer_dot_product_input_4x8bit_packed
+  return as_int(as_uint(c) + as_uint(dot_4x8packed_uu_uint(as_uint(a), as_uint(b))));
+#else
+  return as_int(as_uint(c) + PRODUCTS4(byte_u8, byte_u8, a, b));
+#endif
 }
 
-I32 N(dot4_i8_i8)(I32 a, I32 b, I32 c) {
-  U32 sum = as_U32(c);
-  for (int place = 0; place < 32; place += 8) sum += N(byte_i8)(a, place) * N(byte_i8)(b, place);
-  return as_I32(sum);
+int S(dot4_i8_i8)(int a, int b, int c) {
+#ifdef __opencl_c_integer_dot_product_input_4x8bit_packed
+  return as_int(as_uint(c) + as_uint(dot_4x8packed_ss_int(as_uint(a), as_uint(b))));
+#else
+  return as_int(as_uint(c) + PRODUCTS4(byte_i8, byte_i8, a, b));
+#endif
 }
 
-I32 N(dot4_i8_u8)(I32 a, I32 b, I32 c) {
-  U32 sum = as_U32(c);
-  for (int place = 0; place < 32; place += 8) sum += N(byte_i8)(a, place) * N(byte_u8)(b, place);
-  return as_I32(sum);
+int S(dot4_i8_u8)(int a, int b, int c) {
+#ifdef __opencl_c_integer_dot_product_input_4x8bit_packed
+  return as_int(as_uint(c) + as_uint(dot_4x8packed_su_int(as_uint(a), as_uint(b))));
+#else
+  return as_int(as_uint(c) + PRODUCTS4(byte_i8, byte_u8, a, b));
+#endif
 }
 
 // Bytes of words, 0 to 15, as those of a table, of which `low` has the first eight.

@@ -31,6 +31,9 @@ typedef INGOT_INDEX index_t;
 #ifdef INGOT_OPENCL_FP16
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #endif
+#ifdef __opencl_c_integer_dot_product_input_4x8bit_packed
+#pragma OPENCL EXTENSION cl_khr_integer_dot_product : enable
+#endif
 #pragma OPENCL FP_CONTRACT OFF
 """
 

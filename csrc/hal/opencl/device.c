@@ -79,6 +79,7 @@ static ingot_status_t ingot_opencl_query_features(ingot_opencl_device_t *device)
       ingot_opencl_has_word(extensions, "cl_intel_subgroups")) {
     device->features |= INGOT_OPENCL_SUBGROUPS;
   }
+  device->has_dot_products = ingot_opencl_has_word(extensions, "cl_khr_integer_dot_product");
   ingot_release_memory(allocator, memory);
   if (error) return ingot_opencl_status(allocator, "clGetDeviceInfo", error);
   uint64_t singles = 0;
@@ -131,6 +132,7 @@ static ingot_status_t ingot_opencl_query_names(ingot_opencl_device_t *device) {
   ingot_cl_platform_t platform = NULL;
   INGOT_OPENCL_QUERY(device, NAME, &name);
   INGOT_OPENCL_QUERY(device, VERSION, &version);
+  device->has_dot_products &= strncmp(version, "OpenCL 3.", 9) == 0;
   INGOT_OPENCL_QUERY(device, PLATFORM, &platform);
   const ingot_allocator_t *allocator = &device->base.instance->allocator;
   INGOT_OPENCL_TRY(allocator, device->cl, GetDeviceInfo, device->device, INGOT_CL_DRIVER_VERSION,
@@ -140,13 +142,14 @@ static ingot_status_t ingot_opencl_query_names(ingot_opencl_device_t *device) {
   (void)snprintf(device->identity, sizeof(device->identity), "%s|%s|%s|%s", platform_name, name,
                  version, driver);
   (void)snprintf(device->description, sizeof(device->description),
-                 "%s (%s), %u compute unit%s, %" PRIu64 " MB%s%s%s%s%s", name, platform_name,
+                 "%s (%s), %u compute unit%s, %" PRIu64 " MB%s%s%s%s%s%s", name, platform_name,
                  device->base.thread_count, device->base.thread_count == 1 ? "" : "s",
                  (uint64_t)device->base.memory_length >> 20, device->zero_copy ? " shared" : "",
                  device->features & INGOT_OPENCL_FP64 ? ", f64" : "",
                  device->features & INGOT_OPENCL_FP16 ? ", f16" : "",
                  device->features & INGOT_OPENCL_INT64_ATOMICS ? ", int64 atomics" : "",
-                 device->features & INGOT_OPENCL_SUBGROUPS ? ", subgroups" : "");
+                 device->features & INGOT_OPENCL_SUBGROUPS ? ", subgroups" : "",
+                 device->has_dot_products ? ", dot products" : "");
   device->base.description = device->description;
   return NULL;
 }

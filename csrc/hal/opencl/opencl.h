@@ -28,6 +28,7 @@ typedef struct ingot_opencl_device_t {
   bool is_queue_shared; /* the application's: sessions use it too */
   bool zero_copy; /* wrapped bytes are used in place */
   bool self_test;
+  bool has_dot_products; /* of words of bytes, by functions of OpenCL C 3.0 */
   bool has_exact_division; /* f32 division and sqrt can be rounded correctly */
   uint64_t features; /* INGOT_OPENCL_FP64... */
   uint64_t type; /* INGOT_CL_DEVICE_TYPE_* */

@@ -19,8 +19,9 @@ static void ingot_opencl_write_options(const ingot_opencl_device_t *device, uint
                                        char text[INGOT_OPENCL_OPTIONS_CAPACITY]) {
   uint64_t features = device->features;
   (void)snprintf(text, INGOT_OPENCL_OPTIONS_CAPACITY,
-                 "-cl-std=CL1.2 -D INGOT_INDEX=%s -D INGOT_GROUP_SIZE=%zu "
+                 "-cl-std=%s -D INGOT_INDEX=%s -D INGOT_GROUP_SIZE=%zu "
                  "-D INGOT_LOCAL_LENGTH=%" PRIu64 "%s%s%s%s%s",
+                 device->has_dot_products ? "CL3.0" : "CL1.2",
                  width == INGOT_OPENCL_WIDE ? "long" : "int", device->group_size,
                  device->local_length,
                  device->has_exact_division ? " -cl-fp32-correctly-rounded-divide-sqrt"

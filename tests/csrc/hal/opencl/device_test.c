@@ -224,6 +224,38 @@ static void close_application(application_t *application) {
   (void)cl.ReleaseContext(application->context);
 }
 
+/* A device that lists the extension of dot products, of OpenCL 3.0 or before. */
+static const char *version;
+
+static int32_t INGOT_CL_CALL dot_product_info(ingot_cl_device_t device, uint32_t question,
+                                              size_t capacity, void *out, size_t *out_length) {
+  const char *answer = question == INGOT_CL_DEVICE_EXTENSIONS ? "cl_khr_integer_dot_product"
+                       : question == INGOT_CL_DEVICE_VERSION  ? version
+                                                              : NULL;
+  if (!answer) return cl.GetDeviceInfo(device, question, capacity, out, out_length);
+  if (out_length) *out_length = strlen(answer) + 1;
+  if (out) memcpy(out, answer, strlen(answer) + 1);
+  return 0;
+}
+
+TEST(functions_of_dot_products_need_opencl_3) {
+  static const char *const versions[] = {NULL, "OpenCL 2.1 old", "OpenCL 3.0 new"};
+  application_t application;
+  ingot_cl_functions_t played = cl;
+  REQUIRE(open_application(&application, 0));
+  for (uint32_t i = 0; i < 3; i++) { /* NULL: the device as it is, without the extension */
+    const ingot_opencl_options_t options = {.groups = INGOT_OPENCL_GROUPS_SMALL};
+    ingot_device_t *device = NULL;
+    version = versions[i];
+    if (version) played.GetDeviceInfo = dot_product_info;
+    REQUIRE_OK(ingot_opencl_device_open(instance, &played, NULL, &options, application.context,
+                                        NULL, &device));
+    EXPECT((strstr(device->description, ", dot products") != NULL) == (i == 2));
+    ingot_hal_device_release(device);
+  }
+  close_application(&application);
+}
+
 static int released;
 
 static void count_release(void *user, void *data) {

@@ -29,6 +29,7 @@ from ingot.compiler.frontends.stablehlo.reading.program import (
     SourceBlock,
     SourceOp,
     SourceProgram,
+    SourceType,
     SourceValue,
 )
 from ingot.compiler.frontends.symbols import Symbols
@@ -311,6 +312,30 @@ class Context:
     def error(self, op: SourceOp, problem: str) -> CompileError:
         """The error that `op` cannot be lowered because of `problem`."""
         return CompileError(f"{self.describe(op)}: {problem}")
+
+    def lower_as(
+        self,
+        op: SourceOp,
+        stand_ins: Sequence[Value | None],
+        retyped: Callable[[SourceType], SourceType],
+    ) -> list[Value]:
+        """What the op gives of values in place of its operands (None: the operand), all its types
+        being `retyped`."""
+        values, operands = dict(self.values), []
+        for operand, value in zip(op.operands, stand_ins, strict=True):
+            operands.append(operand if value is None else SourceValue(retyped(operand.type)))
+            if value is not None:
+                values[operands[-1]] = Lowered(value)
+        shadow = replace(
+            op,
+            operands=operands,
+            results=[SourceValue(retyped(result.type)) for result in op.results],
+            regions=[[block.retyped(retyped) for block in region] for region in op.regions],
+        )
+        inner = replace(self, values=values)
+        made = LOWERINGS[op.full_name].lower(inner, shadow)
+        results = [made] if isinstance(made, (Value, Lowered)) else made
+        return [inner.value(each) if isinstance(each, Lowered) else each for each in results]
 
     def inline(self, name: str, op: SourceOp, arguments: Sequence[Lowered]) -> list[Lowered]:
         """Lower the body of a function here, in place of the op that calls it."""

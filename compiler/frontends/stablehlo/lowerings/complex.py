@@ -7,6 +7,7 @@ tensors: `Context.value` and `Context.complex_parts` go from one form to the oth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -18,7 +19,8 @@ from ingot.compiler.frontends.complex_numbers import (
     absolute,
     ordered,
 )
-from ingot.compiler.frontends.fourier import both_sides, transform
+from ingot.compiler.frontends.emitter import Emitter
+from ingot.compiler.frontends.fourier import Pair, over_axes, to_real
 from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS, Context, Lowered, ints
 from ingot.compiler.frontends.stablehlo.reading.program import (
@@ -100,9 +102,8 @@ def lower_complex(context: Context, op: SourceOp) -> list[Lowered]:
         return [Lowered(each) if isinstance(each, Value) else each for each in several]
     columns = [_part(context, op, [part] * len(op.operands)) for part in (0, 1)]
     return [
-        _lowered(pair) if _is_complex_type(result.type) else Lowered(pair[0])
-        for result, *pair_ in zip(op.results, *columns, strict=True)
-        for pair in [(pair_[0], pair_[1])]
+        _lowered((a, b)) if _is_complex_type(result.type) else Lowered(a)
+        for result, a, b in zip(op.results, *columns, strict=True)
     ]
 
 
@@ -119,25 +120,11 @@ def _operands(context: Context, op: SourceOp) -> list[Parts]:
 
 def _part(context: Context, op: SourceOp, picks: Sequence[int]) -> list[Value]:
     """The op on the real (0) or imaginary (1) part of each operand."""
-    values = dict(context.values)
-    operands = []
-    for operand, pick in zip(op.operands, picks, strict=True):
-        if not _is_complex_type(operand.type):
-            operands.append(operand)
-            continue
-        stand_in = SourceValue(_real_type(operand.type))
-        values[stand_in] = Lowered(context.parts_of(context.values[operand])[pick])
-        operands.append(stand_in)
-    shadow = replace(
-        op,
-        operands=operands,
-        results=[SourceValue(_real_type(value.type)) for value in op.results],
-        regions=[[block.retyped(_real_type) for block in region] for region in op.regions],
-    )
-    inner = replace(context, values=values)
-    made = LOWERINGS[op.full_name].lower(inner, shadow)
-    results = [made] if isinstance(made, (Value, Lowered)) else list(made)
-    return [inner.value(each) if isinstance(each, Lowered) else each for each in results]
+    parts = [
+        context.parts_of(context.values[operand])[pick] if _is_complex_type(operand.type) else None
+        for operand, pick in zip(op.operands, picks, strict=True)
+    ]
+    return context.lower_as(op, parts, _real_type)
 
 
 def _real_type(type: SourceType) -> SourceType:
@@ -225,53 +212,19 @@ def _iota(context: Context, op: SourceOp, c: Complex) -> Lowered:
 def _fourier(context: Context, op: SourceOp, c: Complex) -> Lowered:
     """FFT and IFFT over the last axes, RFFT of real numbers, IRFFT back to them."""
     kind, lengths = str(op.attributes["fft_type"]), ints(op.attributes["fft_length"])
+    emitter, scale = Emitter(context.builder), 1 / max(math.prod(lengths), 1)
     if kind == "RFFT":
-        x = context.operand(op, 0)
-        parts = _along(context, (x, c.like(0, x)), 0, inverse=False)
-        half = lengths[-1] // 2 + 1
-        real, imaginary = (_cut(context, part, half) for part in parts)
-        parts = (real, imaginary)
-        rest = range(1, len(lengths))
+        x: Pair = (context.operand(op, 0), None)
     else:
-        parts = context.complex_parts(op, 0)
-        rest = range(1 if kind == "IRFFT" else 0, len(lengths))
-    inverse = kind in ("IFFT", "IRFFT")
-    for back in rest:
-        parts = _along(context, parts, back, inverse)
-    if kind != "IRFFT":
-        return _lowered(parts)
-    length = lengths[-1]
-    half = length // 2 + 1
-    real, imaginary = (_cut(context, part, half) for part in parts)
-    whole = both_sides(context.builder, (real, imaginary), length)
-    real, _ = transform(context.builder, whole, inverse=True)
-    return Lowered(c.scale(1 / length, real))
-
-
-def _cut(context: Context, x: Value, length: int) -> Value:
-    shape = tensor_type(x).shape
-    if shape[-1] == length:
-        return x
-    limit = (*shape[:-1], length)
-    return context.builder.value("slice", x, start=(0,) * len(shape), limit=limit)
-
-
-def _along(context: Context, x: Parts, back: int, inverse: bool) -> Parts:
-    """A transform along the axis that is `back` before the last one."""
-    builder = context.builder
+        x = context.complex_parts(op, 0)
     rank = tensor_type(x[0]).rank
-    order = list(range(rank))
-    order[rank - 1 - back], order[-1] = order[-1], order[rank - 1 - back]
-
-    def moved(part: Value) -> Value:
-        return builder.value("transpose", part, permutation=tuple(order)) if back else part
-
-    length = tensor_type(x[0]).shape[rank - 1 - back]
-    real, imaginary = transform(builder, (moved(x[0]), moved(x[1])), inverse)
-    if inverse and isinstance(length, int):
-        c = Complex(builder)
-        real, imaginary = c.scale(1 / max(length, 1), real), c.scale(1 / max(length, 1), imaginary)
-    return moved(real), moved(imaginary)
+    axes = range(rank - len(lengths), rank)
+    if kind == "IRFFT":
+        real = to_real(emitter, context.complex_parts(op, 0), axes, lengths[-1])
+        return Lowered(c.scale(scale, real))
+    inverse = kind == "IFFT"
+    parts = over_axes(emitter, x, axes, inverse=inverse, one_sided=kind == "RFFT")
+    return _lowered((c.scale(scale, parts[0]), c.scale(scale, parts[1])) if inverse else parts)
 
 
 _TABLE: dict[str, Callable[[Context, SourceOp, Complex], Lowered]] = {

@@ -16,7 +16,6 @@ from ingot.compiler.frontends.stablehlo.reading.program import (
     SourceOp,
     SourceProgram,
     SourceType,
-    SourceValue,
     TensorType,
 )
 from ingot.compiler.graph.builder import tensor_type
@@ -87,28 +86,19 @@ def _made(context: Context, op: SourceOp) -> list[Lowered]:
 
 def _on_numbers(context: Context, op: SourceOp) -> list[Lowered]:
     """The op on what the integers stand for; then those results that are quantised."""
-    values, operands = dict(context.values), []
-    for place, operand in enumerate(op.operands):
-        type = _type_of(operand.type)
-        if type is None:
-            operands.append(operand)
-            continue
-        stand_in = SourceValue(_expressed(operand.type))
-        values[stand_in] = Lowered(_dequantize(context, op, context.operand(op, place), type))
-        operands.append(stand_in)
-    shadow = replace(
-        op,
-        operands=operands,
-        results=[SourceValue(_expressed(value.type)) for value in op.results],
-        regions=[[block.retyped(_expressed) for block in region] for region in op.regions],
-    )
-    inner = replace(context, values=values)
-    results = _made(inner, shadow)
-    for place, result in enumerate(op.results):
-        type = _type_of(result.type)
-        if type is not None:
-            results[place] = Lowered(_quantize(context, op, inner.value(results[place]), type))
-    return results
+    numbers = [
+        None
+        if (type := _type_of(operand.type)) is None
+        else _dequantize(context, op, context.operand(op, place), type)
+        for place, operand in enumerate(op.operands)
+    ]
+    results = context.lower_as(op, numbers, _expressed)
+    return [
+        Lowered(
+            made if (type := _type_of(result.type)) is None else _quantize(context, op, made, type)
+        )
+        for result, made in zip(op.results, results, strict=True)
+    ]
 
 
 def _expressed(type: SourceType) -> SourceType:

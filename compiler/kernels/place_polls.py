@@ -18,6 +18,7 @@ from ingot.compiler.ir import Block, Op, Value, defined_by, walk
 from ingot.compiler.ir.dims import Bounds, bounds
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import lanes_of
+from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS
 from ingot.compiler.kernels.table import Constant, For, Ordinal, Poll
 
 __all__ = ["PART", "place_polls"]
@@ -130,7 +131,7 @@ def _cost(op: Op) -> int:
         return 0
     if op.name == "loop.gather":
         return 8 * lanes_of(op.result)  # they may come from memory, one by one
-    return _FUNCTION if op.name in COSTLY else _COSTS.get(op.name, 1)
+    return _FUNCTION if op.name in COSTLY or op.name in MATH_FUNCTIONS else _COSTS.get(op.name, 1)
 
 
 _Form = dict[Value | None, float]

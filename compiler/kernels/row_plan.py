@@ -8,6 +8,7 @@ How the passes run is said in `row.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from ingot.compiler.graph.ops import AlongAxis, Reduce
 from ingot.compiler.ir import Function, Op, Value, dims, tensor_type
@@ -17,7 +18,7 @@ from ingot.compiler.kernels.accumulate import Accumulator, accumulator_of
 from ingot.compiler.kernels.entry import operand_types
 from ingot.compiler.kernels.indexing import Index, delinearize, linearize
 from ingot.compiler.kernels.schedule import Space, trace_with_splits
-from ingot.compiler.kernels.trace import Given, Load, Node, Tracer, walk_nodes
+from ingot.compiler.kernels.trace import Apply, Given, Load, Node, Tracer, walk_nodes
 from ingot.hal.errors import CompileError
 
 __all__ = ["RowPlan", "RowReduction", "RowResult", "in_place_rows", "plan_rows"]
@@ -60,6 +61,22 @@ class RowPlan:
     @property
     def roots(self) -> list[Node]:
         return [*(each.element for each in self.reductions), *(each.node for each in self.results)]
+
+    @cached_property
+    def falling(self) -> frozenset[Node]:
+        """Differences of an element and the greatest of its row, which are never above 0."""
+        greatest = {
+            each.op.result: each.element
+            for each in self.reductions
+            if each.accumulator.kind == "max" and not each.accumulator.index
+        }
+        return frozenset(
+            node
+            for node in walk_nodes(self.roots)
+            if isinstance(node, Apply) and node.name == "sub"
+            if isinstance(given := node.arguments[1], Given)
+            if greatest.get(given.value) is node.arguments[0]
+        )
 
 
 def _axes_attribute(op: Op) -> tuple[int, ...]:

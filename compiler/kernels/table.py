@@ -366,6 +366,7 @@ def _lane_ops() -> None:
 
 def _parts() -> None:
     _FAMILY.append("Parts of math functions")
+    _row("loop.exp_nonpositive(x: value)", "as x", rules.part, "e to the power x, for x <= 0.")
     _row(
         "loop.scale(value: value, power: value)",
         "as value",

@@ -163,7 +163,8 @@ class _Attention(AttentionEntry):
         maxima = self._scores(block, key, count, most)
         new = [b.op("max", a, m) for a, m in zip(old, maxima, strict=True)]
         shift = [self._finite(value, lowest, zero) for value in new]
-        factor = [b.op("exp", b.op("sub", a, s)) for a, s in zip(old, shift, strict=True)]
+        steps = [b.op("sub", a, s) for a, s in zip(old, shift, strict=True)]
+        factor = [b.part("loop.exp_nonpositive", each) for each in steps]
         totals = [b.op("mul", total, f) for total, f in zip(totals, factor, strict=True)]
         totals = self._exponentials(block, count, shift, totals)
         self._add_values(block, key, count, factor)
@@ -395,7 +396,7 @@ class _Attention(AttentionEntry):
             for vector, total in enumerate(loop.carried):
                 at = self._at(loop.index, vector)
                 value = b.op("sub", b.load(scores, at, self.lanes), shift[vector])
-                value = b.op("exp", value)
+                value = b.part("loop.exp_nonpositive", value)
                 b.store(scores, at, value)
                 following.append(b.op("add", total, value))
             loop.yield_(*following)

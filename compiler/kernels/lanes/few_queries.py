@@ -81,9 +81,10 @@ class FewQueries:
         new = b.op("max", old, b.broadcast(b.reduce(best, "max"), lanes))
         masked = b.op("compare", new, self.lowest, direction="eq")
         shift = b.op("select", masked, self.zero, new)  # no NaN if all keys are masked so far
-        factor = b.op("exp", b.op("sub", old, shift))
+        factor = b.part("loop.exp_nonpositive", b.op("sub", old, shift))
         with b.for_(0, count, lanes, [b.op("mul", total, factor)]) as loop:
-            value = b.op("exp", b.op("sub", b.load(self.scores, loop.index, lanes), shift))
+            score = b.load(self.scores, loop.index, lanes)
+            value = b.part("loop.exp_nonpositive", b.op("sub", score, shift))
             b.store(self.scores, loop.index, value)
             loop.yield_(b.op("add", loop.carried[0], value))
         for start in range(0, self.e, SUMS * lanes):

@@ -5,7 +5,7 @@ axes; per row it makes one pass over the reduced axes for each reduction that wa
 another (softmax: maximum, sum, quotient), and a last one that stores. The lanes run along
 the reduced axes where those are innermost, and along the kept ones otherwise (pooling of
 channels last). Rows are taken several at a time, since one sum alone is bound by latency;
-of a long row that is alone, several vectors are.
+of a long row that is alone or keeps values, several vectors are.
 Costly values that two passes need are kept in scratch memory, if the row is short enough.
 """
 
@@ -53,8 +53,9 @@ _TYPICAL_ROW = 8192
 with AVX-512, as of known shape, and 87 with each exp computed twice."""
 
 _WAYS = 4
-"""Vectors at a time of a long row that is alone, each with its own running values: the greatest of
-50257 takes 4.8 us with AVX-512, one after another 7.8, its place 13 and 26."""
+"""Vectors at a time of a long row, each with its own running values: the greatest of 50257 takes
+4.8 us with AVX-512, one after another 7.8, its place 13 and 26. What several rows keep would not
+stay in the cache: a softmax of 16 takes 160 us, four at a time 179."""
 
 _BLOCK = 64  # vectors: sums of 2048 take 49 us for 512 rows with AVX-512, in blocks of 16 50
 
@@ -162,7 +163,7 @@ class _Lowering:
                 isinstance(node, Apply) and node.name in COSTLY - {"div"} and node.axes & inner
                 for node in walk_nodes(self.plan.roots)
             )
-            if self._is_long() and not isinstance(self.kept[-1].extent, int):
+            if self._is_long() and (heavy or not isinstance(self.kept[-1].extent, int)):
                 return 1  # where there is one, the last row would be taken as often
             return min(2 if heavy and self.target.register_count < 32 else 4, max(rows, 1))
         extent = self.kept[-1].extent
@@ -284,6 +285,7 @@ class _Lowering:
         b = self.builder
         emitters = [Emitter(b, each) for each in places]
         for emitter in emitters:
+            emitter.falling = self.plan.falling
             for each in self.reduced:
                 emitter.places.update(each.place(0))
         with ExitStack() as stack:

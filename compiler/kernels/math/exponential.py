@@ -33,6 +33,9 @@ _EXP = {
         0x1.27e4cc97c8e77p-22 0x1.af4e726d9072bp-26 0x1.1f8ba7d848628p-29"""
     ),
 }
+_EXP_NONPOSITIVE = coefficients(
+    "0x1p+0 0x1.fffff6p-1 0x1.fffdc6p-2 0x1.555a6ap-3 0x1.573a58p-5 0x1.0fa830p-7"
+)
 _EXP2 = coefficients(
     """0x1p+0 0x1.62e430p-1 0x1.ebfbdap-3 0x1.c6aed4p-5 0x1.3b2dbcp-7 0x1.5f4572p-10
     0x1.41d308p-13"""
@@ -115,6 +118,13 @@ def exp(x: Number) -> Number:
     low, high = _EXP_RANGE[x.dtype.name]
     k, r = _reduced(x.at_least(low).at_most(high))
     return (_fraction(r) + 1.0).part("loop.scale", k)
+
+
+def exp_nonpositive(x: Number) -> Number:
+    """e^x for x <= 0: a product, a sum and a test less, within the bound of exp."""
+    k, r = _reduced(x.at_least(_EXP_RANGE[x.dtype.name][0]))
+    y = horner(r, _EXP_NONPOSITIVE) if x.is_f32 else _fraction(r) + 1.0
+    return y.part("loop.scale", k)
 
 
 def exp2(x: Number) -> Number:
@@ -290,5 +300,6 @@ FUNCTIONS: Functions = {
     "acosh": acosh,
     "atanh": atanh,
     "erf": erf,
+    "loop.exp_nonpositive": exp_nonpositive,
     "loop.scale": scale,
 }

@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from ingot.compiler.graph.ops import OPS
 from ingot.compiler.ir import parse_function, to_text
 from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.compiler.kernels.kernel import Kernel
@@ -129,6 +130,31 @@ def test_functions_are_valid_and_read_back(name: str, element: str, lanes: int) 
     again = parse_function(text)
     verify_function(again)
     assert to_text(again) == text
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_powers_below_one(name: str) -> None:
+    kind, lanes = dtype(name).numpy, 8
+    x = -np.abs(every_exponent(name, 1 if name == "f32" else 37))
+    x = np.concatenate([x[x == x], np.linspace(-110, 0, 8000, dtype=kind)])
+    x = np.append(x[: x.size // lanes * lanes - 1], kind.type(np.nan))
+    b = LoopBuilder()
+    source, target = (b.binding(place, dtype(name)) for place in range(2))
+    at = b.mul(b.workgroup(0), lanes)
+    b.store(target, at, b.part("loop.exp_nonpositive", b.load(source, at, lanes)))
+    fields = {"bindings": (dtype(name),) * 2, "workload": (x.size // lanes, 1, 1)}
+    small = kernel_of(b, **fields, local_size=(1, 1, 1))
+    wanted = np.zeros_like(x)
+    assert run_kernel(small, [x, wanted], {}) is None
+    exact = np.exp(x[:-1].astype(np.longdouble))
+    unit = np.spacing(np.maximum(exact, np.finfo(kind).tiny).astype(kind)).astype(np.longdouble)
+    for variant in host_variants():
+        (got,) = run(small, [x], [np.zeros_like(x)], variant)
+        if VARIANTS[variant].target.fma:
+            np.testing.assert_array_equal(got, wanted)
+        twice = 0 if VARIANTS[variant].target.fma else 0.1  # roundings of a multiply-add
+        assert (np.abs(got[:-1] - exact) <= (OPS["exp"].ulp + twice) * unit).all()
+        assert np.isnan(got[-1])
 
 
 def test_only_floats_have_functions() -> None:

@@ -111,7 +111,7 @@ def _resized(
     element = type_of(x).dtype
     wide = widen(c, x) if element.is_float else c.convert(x, "f32")
     first = type_of(x).rank - count
-    for place in range(count):
+    for place in reversed(range(count)):
         axis = first + place
         own, size = shape_of(x)[axis], c.shape[axis]
         if own == size and scales[place] in (None, 1.0):
@@ -119,16 +119,17 @@ def _resized(
         ratio = _ratio(_number(c, own), _number(c, size), scales[place], align)
         if smooths:
             wide = _smoothed(c, wide, axis, size, ratio, kernel)
-            continue
-        middle = 0.0 if align else 0.5
-        at = (_positions(c, size, (size,)) + middle) * ratio - middle
-        if kernel is _triangle:
-            at = np.maximum(at, 0)
-        steps = (0, 1) if kernel is _triangle else (-1, 0, 1, 2)
-        wide = _interpolated(c, wide, axis, at, steps, kernel)
-    if not element.is_float:
-        wide = c.op("max", c.op("round_even", wide), c.fill(0, wide))
-        wide = c.op("min", wide, c.fill(255, wide))  # torch takes bytes alone
+        else:
+            middle = 0.0 if align else 0.5
+            at = (_positions(c, size, (size,)) + middle) * ratio - middle
+            if kernel is _triangle:
+                at = np.maximum(at, 0)
+            steps = (0, 1) if kernel is _triangle else (-1, 0, 1, 2)
+            wide = _interpolated(c, wide, axis, at, steps, kernel)
+        if not element.is_float:  # torch takes bytes alone, and rounds behind each axis, halves up
+            wide = c.op("floor", c.op("add", wide, c.fill(0.5, wide)))
+            wide = c.op("max", wide, c.fill(0, wide))
+            wide = c.op("min", wide, c.fill(255, wide))
     return narrow(c, wide, x)
 
 

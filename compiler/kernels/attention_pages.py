@@ -7,8 +7,6 @@ reads elsewhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from ingot.compiler.dispatch.view import View, view_of
@@ -81,18 +79,6 @@ class Pages:
         most = b.min(_MOST, b.dim(_MOST if self.ring else self.keys))
         ends = b.op("min", ends, b.broadcast(b.value(most), lanes))
         return b.convert(b.op("max", ends, b.constant(0, I64, lanes)), I32)
-
-    def hides(self, key: Index, count: Index, ends: Sequence[Value]) -> Value:
-        """Whether some query with these ends does not see one of the keys [key, key + count)."""
-        b = self.entry.b
-        least, most = (
-            b.convert(b.reduce(reduce(partial(b.op, kind), ends), kind), I64)
-            for kind in ("min", "max")
-        )
-        is_behind = b.compare("gt", b.add(key, count), least)
-        if not self.window:
-            return is_behind
-        return b.op("or", is_behind, b.compare("lt", b.add(key, self.window), most))
 
     def hide(self, key: Index, ends: Value, score: Value) -> Value:
         """The scores of a key, or of keys, for queries with these ends, -inf for those that do not

@@ -1,7 +1,8 @@
 """Functions with strings or maps: Python's values for what a module has as tensors.
 
 A string tensor is two values: `NAME`, i64, says where each string ends in the bytes of all, one
-behind another, and `NAME.utf8`, u8[n], is these bytes. A sequence of them is two sequences.
+behind another, and `NAME.utf8`, u8[n], is these bytes. A sequence of them is two sequences, an
+optional two optionals.
 Rows of a result whose doc says so are maps, and so is an argument. docs/design/0016-strings.md has
 the reasons.
 """
@@ -45,7 +46,7 @@ def _hidden(values: Sequence[Value]) -> set[str]:
         if data.doc == f"UTF-8 of '{ends.name}'"
         and data.name == ends.name + _SUFFIX
         and (data.dtype.name, len(data.shape), ends.dtype.name) == ("u8", 1, "i64")
-        and ends.kind == data.kind in ("tensor", "sequence")
+        and ends.kind == data.kind
     }
 
 
@@ -74,7 +75,7 @@ class Texts:
         self._arguments = [each.name for each in signature.arguments]
         hidden = _hidden(signature.arguments)
         self.string_names = {name.removesuffix(_SUFFIX) for name in hidden}
-        self._sequences = {each.name for each in signature.arguments if each.kind == "sequence"}
+        self._kinds = {each.name: each.kind for each in signature.arguments}
         self.argument_names = [name for name in self._arguments if name not in hidden]
         self._bytes = _hidden(signature.results)
         self._maps = {
@@ -109,8 +110,7 @@ class Texts:
             **named,
         }.items():
             if name in self.string_names and name + _SUFFIX not in named:
-                pack = _pack_all if name in self._sequences else _pack
-                packed[name], packed[name + _SUFFIX] = pack(value, name)
+                packed[name], packed[name + _SUFFIX] = _pack_as(self._kinds[name], value, name)
             else:
                 packed[name] = value
         return (), packed
@@ -131,11 +131,7 @@ class Texts:
         made: list[Any] = []
         for (name, keys), result in zip(self._results, results, strict=True):
             if name in self._bytes:
-                made[-1] = (
-                    [_unpack(*each) for each in zip(made[-1], result, strict=True)]
-                    if isinstance(result, (list, tuple))
-                    else _unpack(made[-1], result)
-                )
+                made[-1] = _unpack_any(made[-1], result)
             elif keys is not None:
                 rows = np.asarray(result).tolist()
                 made.append([dict(zip(keys, row, strict=True)) for row in rows])
@@ -144,11 +140,15 @@ class Texts:
         return made[0] if len(made) == 1 else tuple(made)
 
 
-def _pack_all(values: Any, name: str) -> tuple[list[Any], list[Any]]:
-    """As `_pack`, of a sequence."""
-    if not isinstance(values, (list, tuple)):
+def _pack_as(kind: str, value: Any, name: str) -> tuple[Any, Any]:
+    """As `_pack`, of a sequence or an optional, too."""
+    if value is None and kind.startswith("optional"):
+        return None, None
+    if not kind.endswith("sequence"):
+        return _pack(value, name)
+    if not isinstance(value, (list, tuple)):
         raise InvalidArgument(f"argument '{name}': must be a list of arrays of strings")
-    pairs = [_pack(each, name) for each in values]
+    pairs = [_pack(each, name) for each in value]
     return [ends for ends, _ in pairs], [data for _, data in pairs]
 
 
@@ -165,6 +165,15 @@ def _pack(value: Any, name: str) -> tuple[Any, Any]:
         raise InvalidArgument(f"argument '{name}': a string is no Unicode text: {error}") from None
     ends = np.cumsum([len(each) for each in encoded], dtype=np.int64).reshape(array.shape)
     return ends, np.frombuffer(b"".join(encoded), np.uint8)
+
+
+def _unpack_any(ends: Any, data: Any) -> Any:
+    """As `_unpack`, of a sequence or an optional, too."""
+    if ends is None or data is None:
+        return None
+    if isinstance(ends, (list, tuple)):
+        return [_unpack(*each) for each in zip(ends, data, strict=True)]
+    return _unpack(ends, data)
 
 
 def _unpack(given_ends: Any, data: Any) -> np.ndarray[Any, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
 
+from ingot.compiler.frontends.emitter import Emitter
 from ingot.compiler.frontends.onnx.contents import Contents
 from ingot.compiler.frontends.onnx.structures import (
     Forked,
@@ -18,7 +20,7 @@ from ingot.compiler.frontends.onnx.structures import (
     list_of_types,
 )
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
-from ingot.compiler.frontends.strings import SUFFIX, Strings
+from ingot.compiler.frontends.strings import SUFFIX, Strings, from_ends
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops.lists import ANY
 from ingot.compiler.ir import ListType, PassedType, TensorType, Value
@@ -26,7 +28,15 @@ from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["give_result", "give_strings", "take_argument", "tensor_of"]
+__all__ = [
+    "give_result",
+    "give_strings",
+    "is_text",
+    "kind_of",
+    "take_argument",
+    "take_strings",
+    "tensor_of",
+]
 
 
 def take_argument(argument: Value, builder: Builder, contents: Contents) -> Structure:
@@ -44,6 +54,19 @@ def take_argument(argument: Value, builder: Builder, contents: Contents) -> Stru
     return Maybe(present, list, boxed=argument.type.kind == "optional")
 
 
+def take_strings(ends: Structure, data: Structure, builder: Builder) -> Structure:
+    """What an argument of strings stands for, of what its ends and its bytes do."""
+    if isinstance(ends, Maybe) and isinstance(data, Maybe):
+        assert isinstance(ends.content, Value)
+        assert isinstance(data.content, Value)
+        return replace(ends, content=StringItems(ends.content, data.content))
+    assert isinstance(ends, Value)
+    assert isinstance(data, Value)
+    if isinstance(ends.type, ListType):
+        return StringItems(ends, data)
+    return from_ends(Emitter(builder), ends, data)
+
+
 def give_result(
     structure: Structure, output: onnx.ValueInfoProto, builder: Builder, contents: Contents
 ) -> Value:
@@ -58,12 +81,7 @@ def give_result(
             return _result("optional", structure.content, given, output, builder)
     if content is None:
         return _nothing(output, builder)
-    if isinstance(content, (Strings, StringItems)):
-        raise CompileError(
-            f"graph output '{output.name}' is {structure}: results are no optionals of strings; "
-            "use OptionalGetElement"
-        )
-    if isinstance(content, (Maybe, Forked)):
+    if isinstance(content, (Maybe, Forked, Strings, StringItems)):
         raise CompileError(f"graph output '{output.name}' is {structure}: optionals do not nest")
     if isinstance(content, Value) and isinstance(content.type, TensorType):
         if not optional:
@@ -90,8 +108,7 @@ def _given(present: Value | bool, builder: Builder, contents: Contents) -> Dim:
 
 def _nothing(output: onnx.ValueInfoProto, builder: Builder) -> Value:
     """An optional that never has a content."""
-    optional = output.type.optional_type.elem_type
-    kind = "optional" if optional.WhichOneof("value") == "tensor_type" else "optional_sequence"
+    kind, _ = kind_of(output.type)
     empty = builder.value("list.empty", dtype=_declared_dtype(output), shape=_declared(output))
     return _result(kind, empty, 0, output, builder)
 
@@ -109,15 +126,31 @@ def _result(
 
 
 def give_strings(
-    items: StringItems, output: onnx.ValueInfoProto, builder: Builder
+    structure: StringItems | Maybe,
+    output: onnx.ValueInfoProto,
+    builder: Builder,
+    contents: Contents,
 ) -> dict[str, Value]:
-    """What the function returns for a sequence of strings: sequences of ends and of bytes."""
+    """What the function returns for a sequence or an optional of strings: the same of ends and of
+    bytes."""
+    given: Dim = 1
+    items: Structure | None = structure
+    kind, _ = kind_of(output.type)
+    if not isinstance(structure, Maybe):
+        kind = "optional_sequence" if kind.startswith("optional") else "sequence"
+    else:
+        given, items = _given(structure.present, builder, contents), structure.content
+        if items is None:
+            items = StringItems(Items((), dtype("i64")), Items((), dtype("u8")))
+        else:
+            kind = "optional" if structure.boxed else "optional_sequence"
+    assert isinstance(items, StringItems)
     made: dict[str, Value] = {}
     parts = ((output.name, items.ends, _declared(output)),
              (f"{output.name}{SUFFIX}", items.data, (ANY,)))  # fmt: skip
     for name, part, declared in parts:
         list = as_list(part, _type_of(part, name, declared), builder)
-        made[name] = builder.value("list.result", list, kind="sequence", given=1)
+        made[name] = builder.value("list.result", list, kind=kind, given=given)
     return made
 
 
@@ -135,11 +168,24 @@ def _type_of(items: Items | Value, name: str, declared: Sequence[int]) -> ListTy
 
 def tensor_of(type: onnx.TypeProto) -> onnx.TypeProto.Tensor:
     """The type of the elements of a sequence or optional; of anything else its own."""
+    return kind_of(type)[1].tensor_type
+
+
+def kind_of(type: onnx.TypeProto) -> tuple[str, onnx.TypeProto]:
+    """What of `PassedType` the type is, or a tensor, and the type of its elements."""
+    parts: list[str] = []
     if type.WhichOneof("value") == "optional_type":
+        parts.append("optional")
         type = type.optional_type.elem_type
     if type.WhichOneof("value") == "sequence_type":
+        parts.append("sequence")
         type = type.sequence_type.elem_type
-    return type.tensor_type
+    return "_".join(parts) or "tensor", type
+
+
+def is_text(type: onnx.TypeProto) -> bool:
+    """Whether it is a tensor of strings, or one of those."""
+    return bool(tensor_of(type).elem_type == onnx.TensorProto.STRING)
 
 
 def _declared(output: onnx.ValueInfoProto) -> tuple[int, ...]:

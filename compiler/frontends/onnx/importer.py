@@ -19,7 +19,13 @@ from ingot.compiler.frontends.onnx.check import (
     opset_versions,
 )
 from ingot.compiler.frontends.onnx.choose_ends import choose_ends
-from ingot.compiler.frontends.onnx.edge import give_result, give_strings, take_argument
+from ingot.compiler.frontends.onnx.edge import (
+    give_result,
+    give_strings,
+    is_text,
+    take_argument,
+    take_strings,
+)
 from ingot.compiler.frontends.onnx.initializers import ImportOptions
 from ingot.compiler.frontends.onnx.name_sizes import name_sizes
 from ingot.compiler.frontends.onnx.scope import UNKNOWN, Result, Scope, Unknown
@@ -30,7 +36,7 @@ from ingot.compiler.frontends.onnx.signature import (
     read_signature,
 )
 from ingot.compiler.frontends.onnx.source import Source
-from ingot.compiler.frontends.onnx.structures import Forked, StringItems
+from ingot.compiler.frontends.onnx.structures import Forked, Maybe, StringItems, Structure
 from ingot.compiler.frontends.onnx.walk import Walk
 from ingot.compiler.frontends.problems import list_problems
 from ingot.compiler.frontends.random_numbers import add_position
@@ -38,13 +44,12 @@ from ingot.compiler.frontends.strings import (
     SUFFIX,
     Strings,
     doc_of_bytes,
-    from_ends,
     pack,
     refuse_taken,
 )
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Restart, Symbols
-from ingot.compiler.ir import Block, Function, ListType, Module, Region, TensorType, Value
+from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.compiler.ir.renamed_dims import FunctionAttributes
 from ingot.hal.errors import CompileError
@@ -81,17 +86,13 @@ def _import(
     scope.read(graph)
     walk = Walk(source, options, block, symbols)
     arguments = dict(zip(signature.names, block.arguments, strict=True))
+    taken: dict[str, Structure] = {}
     for name, argument in arguments.items():
         argument.name = name
-        values[name] = take_argument(argument, walk.builder, walk.contents)
+        taken[name] = take_argument(argument, walk.builder, walk.contents)
     for name in signature.strings:
-        row, data = values[name], values[f"{name}{SUFFIX}"]
-        assert isinstance(row, Value)
-        assert isinstance(data, Value)
-        is_list = isinstance(row.type, ListType)
-        values[name] = (
-            StringItems(row, data) if is_list else from_ends(Emitter(walk.builder), row, data)
-        )
+        taken[name] = take_strings(taken[name], taken[f"{name}{SUFFIX}"], walk.builder)
+    values.update(taken)
     for problem in signature.refused.values():
         walk.notes.note(problem)
     walk.walk(graph.node, signature.result_names, scope)
@@ -99,7 +100,9 @@ def _import(
     results = [walk.look_up(name, scope) for name in names]
     given: dict[str, Value | None] = {}
     for output, result in zip(ends.outputs, results, strict=True):
-        if isinstance(result, (Strings, StringItems)):
+        if isinstance(result, (Strings, StringItems)) or (
+            isinstance(result, Maybe) and _has_texts(result, output)
+        ):
             given |= _give_texts(walk, output, result, names)
         else:
             given[output.name] = _give(walk, output, result)
@@ -158,15 +161,23 @@ def _finish_survey(
     )
 
 
+def _has_texts(optional: Maybe, output: onnx.ValueInfoProto) -> bool:
+    content = optional.content
+    return isinstance(content, StringItems) or (content is None and is_text(output.type))
+
+
 def _give_texts(
-    walk: Walk, output: onnx.ValueInfoProto, result: Strings | StringItems, names: Sequence[str]
+    walk: Walk,
+    output: onnx.ValueInfoProto,
+    result: Strings | StringItems | Maybe,
+    names: Sequence[str],
 ) -> dict[str, Value]:
     """Where strings end, and their bytes; none, and a note, if they can be no result."""
     try:
         refuse_taken(output.name, names, "graph output")
-        if isinstance(result, StringItems):
-            return give_strings(result, output, walk.builder)
-        return _give_strings(walk, output.name, result)
+        if isinstance(result, Strings):
+            return _give_strings(walk, output.name, result)
+        return give_strings(result, output, walk.builder, walk.contents)
     except CompileError as error:
         walk.notes.note(str(error))
         return {}

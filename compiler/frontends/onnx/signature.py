@@ -10,6 +10,7 @@ import onnx
 
 from ingot.compiler.frontends.onnx.choose_ends import Ends
 from ingot.compiler.frontends.onnx.dim_params import plain_name, read_expression
+from ingot.compiler.frontends.onnx.edge import is_text, kind_of
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.frontends.strings import SUFFIX, doc_of_bytes, refuse_taken
 from ingot.compiler.frontends.symbols import Symbols
@@ -23,7 +24,6 @@ __all__ = [
     "Signature",
     "doc_of_keys",
     "doc_of_map",
-    "is_text",
     "output_problem",
     "read_signature",
     "stand_in_type",
@@ -61,7 +61,7 @@ def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] =
             if value.type.WhichOneof("value") == "map_type":
                 types[value.name] = _read_map(value, keys.get(value.name, []), symbols)
                 continue
-            kind, type = _kind_of(value.type)
+            kind, type = kind_of(value.type)
             if is_text(type):
                 refuse_taken(value.name, names, "graph input")
             types[value.name] = _read_type(value, symbols)
@@ -86,11 +86,6 @@ def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] =
         refused,
         frozenset(texts),
     )
-
-
-def is_text(type: onnx.TypeProto) -> bool:
-    """Whether it is a tensor of strings."""
-    return bool(type.tensor_type.elem_type == onnx.TensorProto.STRING)
 
 
 def doc_of_keys(keys: Sequence[int | str]) -> str:
@@ -194,7 +189,7 @@ def _names(types: Sequence[TensorType | PassedType]) -> list[str]:
 
 
 def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType | PassedType:
-    kind, type = _kind_of(value.type)
+    kind, type = kind_of(value.type)
     if type.WhichOneof("value") != "tensor_type":
         found = type.WhichOneof("value") or "no type"
         raise CompileError(
@@ -202,12 +197,12 @@ def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType | Pa
             "optionals of tensors, and optional sequences"
         )
     tensor = type.tensor_type
-    is_given = is_text(type) and kind in ("tensor", "sequence")
-    element = dtype("i64") if is_given else dtype_of(tensor.elem_type)
+    element = dtype("i64") if is_text(type) else dtype_of(tensor.elem_type)
     if element is None:
         found = element_type_name(tensor.elem_type)
-        use = "make it no optional" if is_text(type) else "use a numeric one"
-        raise CompileError(f"graph input '{value.name}' has element type {found}: {use}")
+        raise CompileError(
+            f"graph input '{value.name}' has element type {found}: use a numeric one"
+        )
     for index, dim in enumerate(tensor.shape.dim):
         if dim.dim_value < 0:
             raise CompileError(
@@ -228,18 +223,6 @@ def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType | Pa
             name = dim.dim_param or f"{value.name}_dim{index}"
             shape.append(symbols.of(name, bool(dim.dim_param)))
     return TensorType(element, tuple(shape))
-
-
-def _kind_of(type: onnx.TypeProto) -> tuple[str, onnx.TypeProto]:
-    """What of `PassedType` the type is, or a tensor, and the type of its elements."""
-    parts: list[str] = []
-    if type.WhichOneof("value") == "optional_type":
-        parts.append("optional")
-        type = type.optional_type.elem_type
-    if type.WhichOneof("value") == "sequence_type":
-        parts.append("sequence")
-        type = type.sequence_type.elem_type
-    return "_".join(parts) or "tensor", type
 
 
 def _element_type(

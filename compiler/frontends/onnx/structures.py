@@ -67,8 +67,8 @@ class StringItems:
 @dataclass(frozen=True)
 class Maybe:
     """An optional: whether it has its content, as i1[] or known at import. The content of one
-    that has none may be None. A tensor that only the caller may have given is `boxed`: the
-    content is a list of it, or of nothing."""
+    that has none may be None. A tensor that only the caller may have given is `boxed`, and one of
+    strings always: the content is a sequence of it, or of nothing."""
 
     present: Value | bool
     content: Structure | None

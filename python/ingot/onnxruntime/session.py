@@ -253,7 +253,8 @@ class InferenceSession:
     def _call(self, given: Mapping[str, Any], memory: Mapping[str, Any]) -> Mapping[str, Any]:
         """The results by name. Strings have no memory that is given."""
         if self._has_texts:
-            texts: dict[str, Any] = self._main.call(as_dict=True, **given)
+            optionals = dict.fromkeys(self._expected.keys() - self._needed)
+            texts: dict[str, Any] = self._main.call(as_dict=True, **(optionals | {**given}))
             return texts
         written: list[Any] | None = None
         if memory:

@@ -64,10 +64,17 @@ def _content(node: Node, given: Structure) -> Structure:
         what = "the optional has no element: its count"
         attributes = {"symbols": (name,), "low": 1, "high": 1, "what": what}
         node.builder.append("size", (flag,), (), attributes)
-    if given.boxed:
-        assert isinstance(given.content, Value)
-        return element_at(node, given.content, 0)
-    return given.content
+    return _unboxed(node, given.content) if given.boxed else given.content
+
+
+def _unboxed(node: Node, box: Structure) -> Value | Strings:
+    """The one element."""
+    if isinstance(box, StringItems):
+        return from_ends(node, *(_unboxed(node, part) for part in (box.ends, box.data)))  # type: ignore[arg-type]
+    if isinstance(box, Items):
+        return box.elements[0]
+    assert isinstance(box, Value)
+    return element_at(node, box, 0)
 
 
 def _list(sequence: Items | Value, node: Node, *more: Value) -> Value:
@@ -407,6 +414,8 @@ def _empty(value: onnx.ValueInfoProto) -> Structure:
 @lowering("Optional")
 def optional(node: Node) -> Structure:
     content = node.structure(0)
+    if isinstance(content, Strings):
+        return Maybe(True, items_of(node, [content]), boxed=True)
     return Maybe(content is not None, content)
 
 
@@ -424,6 +433,8 @@ def optional_has_element(node: Node) -> Value:
 def optional_get_element(node: Node) -> Structure:
     given = node.given(0)
     if isinstance(given, Maybe) and given.boxed:
-        assert isinstance(given.content, Value)
-        _learn_declared(node, given.content)
+        content = given.content
+        box = content.ends if isinstance(content, StringItems) else content
+        if isinstance(box, Value):
+            _learn_declared(node, box)
     return _content(node, given)

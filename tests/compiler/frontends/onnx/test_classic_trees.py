@@ -81,13 +81,13 @@ def test_every_aggregate_and_transform_of_regressors(aggregate: str) -> None:
     nodes = grown(rng, MODES[:1], 3, 10 if aggregate == "SUM" else 3)
     made = []
     for kind in KINDS:
-        for targets in ([0], [0, 1]):
+        for targets in ([0], [0, 1], [0, 0]):  # of one target the first weight counts
             weights = rng.uniform(0.01, 0.3, 64)
             leaves = leaves_of(nodes, "target", weights, targets)
             base = {"base_values": [0.1] * (targets[-1] + 1)} if kind != "SOFTMAX" else {}
             made.append(
                 classic_node(
-                    "TreeEnsembleRegressor", ["x"], [f"y_{kind}_{len(targets)}"],
+                    "TreeEnsembleRegressor", ["x"], [f"y_{kind}_{targets}"],
                     n_targets=targets[-1] + 1, aggregate_function=aggregate, post_transform=kind,
                     **base, **nodes, **leaves,
                 )

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
+from ingot.onnxruntime import InferenceSession
 from tests.support.devices import load_best
 from tests.support.node_tests import interpreted
 from tests.support.onnx_models import make_value
@@ -482,16 +483,75 @@ def test_names_of_bytes_are_taken() -> None:
         import_onnx(_model(nodes, [x, make_value("z", ["n"])], [y, result]))
 
 
-def test_optionals_of_strings_are_no_results() -> None:
-    type = helper.make_optional_type_proto(helper.make_tensor_type_proto(TEXT, ["n"]))
-    maybe = helper.make_value_info("y", type)
-    x = make_value("x", ["n"], TEXT)
-    with pytest.raises(ingot.CompileError, match=r"'y' is optional\(string\[n\]\).*OptionalGet"):
-        import_onnx(_model([Node("Optional", ["x"], ["y"])], [x], [maybe]))
-    with pytest.raises(
-        ingot.CompileError, match="'y' has element type STRING: make it no optional"
-    ):
-        import_onnx(_model([Node("OptionalGetElement", ["y"], ["x"])], [maybe], [x]))
+def _optional(name: str, *, of_sequences: bool = False) -> onnx.ValueInfoProto:
+    type = helper.make_tensor_type_proto(TEXT, [None])
+    type = helper.make_sequence_type_proto(type) if of_sequences else type
+    return helper.make_value_info(name, helper.make_optional_type_proto(type))
+
+
+def _of_optionals() -> onnx.ModelProto:
+    """Optionals of the caller and of the program: asked, joined by branches, carried by a loop."""
+    none = Node("Optional", [], ["n"], type=helper.make_tensor_type_proto(TEXT, [None]))
+    twice = [
+        Node("OptionalGetElement", ["s"], ["one"]),
+        Node("StringConcat", ["one", "one"], ["two"]),
+        Node("Optional", ["two"], ["s2"]),
+    ]
+
+    def branch(node: Any, *, text: bool = False) -> Any:
+        (name,) = node.output
+        value = make_value(name, None, TEXT) if text else _optional(name)
+        return helper.make_graph([node], name, [], [value])
+
+    step = [make_value("i", [], TensorProto.INT64), make_value("c", [], TensorProto.BOOL)]
+    body = helper.make_graph(
+        [Node("Identity", ["c"], ["c2"]), *twice],
+        *("body", [*step, _optional("s")]),
+        [make_value("c2", [], TensorProto.BOOL), _optional("s2")],
+    )
+    own, given = Node("Optional", ["d"], ["o"]), Node("Identity", ["y"], ["g"])
+    element = branch(Node("OptionalGetElement", ["y"], ["e"]), text=True)
+    other = branch(Node("Identity", ["d"], ["f"]), text=True)
+    nodes = [
+        Node("OptionalHasElement", ["y"], ["has"]),
+        Node("If", ["has"], ["value"], then_branch=element, else_branch=other),
+        Node("If", ["has"], ["mine"], then_branch=branch(own), else_branch=branch(none)),
+        Node("If", ["has"], ["either"], then_branch=branch(given), else_branch=branch(own)),
+        Node("Loop", ["k", "", "y"], ["long"], body=body),
+        Node("Identity", ["z"], ["lists"]),
+        Node("Identity", ["y"], ["same"]),
+        none,
+    ]
+    inputs = [_optional("y"), make_value("d", ["m"], TEXT), make_value("k", [], TensorProto.INT64)]
+    outputs = [make_value("has", [], TensorProto.BOOL), make_value("value", None, TEXT)]
+    outputs += [_optional(name) for name in ("mine", "either", "long", "same", "n")]
+    lists = [_optional(name, of_sequences=True) for name in ("z", "lists")]
+    return _model(nodes, [*inputs, lists[0]], [*outputs, lists[1]])
+
+
+def test_optionals_of_strings() -> None:
+    model = load_best(_of_optionals())
+    words, others = ["a", "größe"], ["x"]
+    found = model(words, others, np.array(1), [others, []])
+    rows = [None if each is None else [np.asarray(x).tolist() for x in each] for each in found[1:]]
+    assert rows[:5] == [words, others, words, ["aa", "größegröße"], words]
+    assert (rows[5], rows[6]) == (None, [others, []])
+    found = model(None, others, np.array(0), None)
+    rows = [None if each is None else [np.asarray(x).tolist() for x in each] for each in found[1:]]
+    assert rows == [others, None, others, None, None, None, None]
+    with pytest.raises(ingot.InvalidArgument, match="the optional has no element"):
+        model(None, others, np.array(1), None)
+
+
+@pytest.mark.slow
+def test_optionals_of_strings_may_be_left_out_of_a_session() -> None:
+    source = _of_optionals().SerializeToString()
+    feed = {"d": np.array(["x"], object), "k": np.array(0)}
+    for words in ({}, {"y": None}, {"y": np.array(["a", "b"], object)}):
+        value, same = InferenceSession(source).run(["value", "same"], {**feed, **words})
+        given = words.get("y")
+        assert value.tolist() == (["x"] if given is None else ["a", "b"])
+        assert (same is None) if given is None else same.tolist() == ["a", "b"]
 
 
 @pytest.mark.slow

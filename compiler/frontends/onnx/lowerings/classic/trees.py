@@ -202,8 +202,13 @@ def tree_regressor(node: Node) -> Value:
     x = _read_features(node)
     tests, leaves, roots = read_trees(node, "target")
     forest = build_forest(tests, leaves, roots, type_of(x).dtype.numpy)
-    kind = node.text("aggregate_function", "SUM")
-    total = _aggregate(node, _walk(node, x, forest), leaves, node.integer("n_targets", 1), kind)
+    kind, count = node.text("aggregate_function", "SUM"), node.integer("n_targets", 1)
+    if count == 1:  # onnxruntime reads one weight of a leaf, and skl2onnx writes it several times
+        _, once = np.unique(leaves.places, return_index=True)
+        leaves.places, leaves.targets, leaves.weights = (
+            each[once] for each in (leaves.places, leaves.targets, leaves.weights)
+        )
+    total = _aggregate(node, _walk(node, x, forest), leaves, count, kind)
     total = node.convert(_add_base(node, total, _base_values(node)), "f32")
     return transform_targets(node, total, node.text("post_transform", "NONE"))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.graph.ops import OPS
-from ingot.compiler.ir import Block, Op, Value, count_uses, defined_by
+from ingot.compiler.ir import Block, Op, TensorType, Value, count_uses, defined_by
 
 __all__ = ["waiting_codes"]
 
@@ -41,7 +41,7 @@ def waiting_codes(block: Block) -> set[Op]:
 
 
 def _widens(op: Op) -> bool:
-    if op.name != "convert":
+    if op.name != "convert" or not isinstance(op.result.type, TensorType):  # a register of the VM
         return False
     old, new = tensor_type(op.operands[0]).dtype, tensor_type(op.result).dtype
     return old.is_integer and old.bits == 8 and new.is_float

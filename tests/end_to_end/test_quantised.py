@@ -143,3 +143,36 @@ def test_the_report_has_the_layers_that_multiply_bytes() -> None:
     report = ingot.compile(attention(np.int8), variants=[dot4_variants()[0]]).report
     assert [each.partition("_")[0] for each in report.in_integers] == ["MatMul"] * 5
     assert "5 layers multiplied in integers" in report.text()
+
+
+def test_bytes_that_are_read_as_words_may_begin_anywhere() -> None:
+    random = np.random.default_rng(2)
+    w = numpy_helper.from_array(random.integers(-9, 9, (8, 20)).astype(np.int8), "w")
+    k = numpy_helper.from_array(random.integers(-9, 9, (5, 8, 3, 3)).astype(np.int8), "k")
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMulInteger", ["a", "w"], ["product"]),
+            helper.make_node("ConvInteger", ["x", "k"], ["convolved"]),
+        ],
+        "bytes",
+        [
+            helper.make_tensor_value_info("a", TensorProto.UINT8, ["n", 8]),
+            helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 8, 4, 4]),
+        ],
+        [
+            helper.make_tensor_value_info(name, TensorProto.INT32, None)
+            for name in ("product", "convolved")
+        ],
+        [w, k],
+    )
+    opsets = [helper.make_opsetid("", 20)]
+    source = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    memory = random.integers(0, 256, 200).astype(np.uint8)
+    session = onnxruntime.InferenceSession(source.SerializeToString())
+    for model in load_everywhere(source, variants=[dot4_variants()[0]]).values():
+        for at in range(4):
+            a, x = memory[at : at + 24].reshape(3, 8), memory[at : at + 128].reshape(1, 8, 4, 4)
+            for result, wanted in zip(
+                model(a, x), session.run(None, {"a": a, "x": x}), strict=True
+            ):
+                np.testing.assert_array_equal(result.numpy(), wanted)

@@ -21,23 +21,23 @@ LINES = {
     "compiler": 2460,
     "compiler/bundling": 720,
     "compiler/dispatch": 2190,
-    "compiler/frontends": 33760,
-    "compiler/graph": 10570,
+    "compiler/frontends": 33880,
+    "compiler/graph": 10610,
     "compiler/ir": 2270,
-    "compiler/kernels": 13710,
-    "compiler/stream": 1600,
-    "compiler/targets": 4340,
+    "compiler/kernels": 13760,
+    "compiler/stream": 1590,
+    "compiler/targets": 4360,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2790,
     "csrc/base": 920,
-    "csrc/hal": 6520,
+    "csrc/hal": 6530,
     "csrc/include": 1120,
     "csrc/module": 1300,
     "csrc/platform": 1380,
     "csrc/vm": 2330,
     "hal": 2420,
-    "runtime": 3180,
+    "runtime": 3190,
     "python/ingot": 4100,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1210,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 111100
+IN_ALL = 111300
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

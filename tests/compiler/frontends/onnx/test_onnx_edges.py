@@ -244,7 +244,7 @@ def test_a_type_that_the_model_notes_of_a_content_tells_an_open_rank() -> None:
     assert str(model.signature.arguments[0]) == "x: optional(f32[?])"
 
 
-def test_optionals_of_strings_hide_no_other_problem() -> None:
+def test_sequences_and_optionals_of_strings_hide_no_problem() -> None:
     words = helper.make_tensor_type_proto(onnx.TensorProto.STRING, [2])
     proto = model_of(
         [
@@ -267,11 +267,8 @@ def test_optionals_of_strings_hide_no_other_problem() -> None:
     with pytest.raises(CompileError) as refused:
         import_onnx(proto)
     message = str(refused.value)
-    for text in (
-        "graph input 'word' has element type STRING",
-        "LabelEncoder(string[2])",
-        "layer 'photo': ImageDecoder",
-    ):
+    assert "2 problems" in message
+    for text in ("LabelEncoder(string[2])", "layer 'photo': ImageDecoder"):
         assert text in message, text
 
 

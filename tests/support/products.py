@@ -36,3 +36,22 @@ def error_of(got: Array, wanted: Array) -> float:
     if wanted.size == 0:
         return 0.0
     return float(np.abs(got - wanted).max() / (np.abs(wanted).max() or 1.0))
+
+
+def extremes(name: str, *shape: int) -> Array:
+    """Bytes, many of which are the least and the greatest: where instructions saturate."""
+    limits = np.iinfo(dtype(name).numpy)
+    numbers = np.random.default_rng(3).integers(limits.min - 90, limits.max + 91, shape)
+    return np.clip(numbers, limits.min, limits.max).astype(dtype(name).numpy)
+
+
+def convolved(x: Array, w: Array) -> Array:
+    """Exact sums of a window of 3x3, padded by 1, that moves by 1 row and 2 columns."""
+    padded = np.pad(x.astype(np.int64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    height, width = x.shape[1:3]
+    parts = [
+        padded[:, i : i + height, j : j + width : 2] @ w[i, j].astype(np.int64)
+        for i in range(3)
+        for j in range(3)
+    ]
+    return np.sum(parts, axis=0)

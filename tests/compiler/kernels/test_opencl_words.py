@@ -22,7 +22,7 @@ from ingot.compiler.targets.opencl.variant import OPENCL_C, OPENCL_C_LARGE
 from ingot.hal.spec import dtype
 from tests.support import opencl_runner
 from tests.support.entries import entry
-from tests.support.products import pack
+from tests.support.products import convolved, extremes, pack
 from tests.support.work_items import needs_device
 
 Array = np.ndarray[Any, Any]
@@ -44,13 +44,6 @@ PLAYED = f"#define {BUILT_IN} 1\n" + "".join(
         ("su", "char", "uchar", "int"),
     )
 )
-
-
-def extremes(name: str, *shape: int) -> Array:
-    """Bytes, many of which are the least and the greatest."""
-    limits = np.iinfo(dtype(name).numpy)
-    numbers = np.random.default_rng(3).integers(limits.min - 90, limits.max + 91, shape)
-    return np.clip(numbers, limits.min, limits.max).astype(dtype(name).numpy)
 
 
 def product(left: str, right: str, m: Any, k: int, n: int) -> Function:
@@ -109,13 +102,7 @@ def test_pixels_of_bytes_are_multiplied_exactly(target: Any) -> None:
     x, w = extremes("u8", 2, 6, 9, channels), extremes("i8", 3, 3, channels, n)
     got = np.full((2, 6, 5, n), -1, np.int32)
     assert opencl_runner.run(kernel, [x, pack(w.reshape(-1, n)), got]) is None
-    padded = np.pad(x.astype(np.int64), ((0, 0), (1, 1), (1, 1), (0, 0)))
-    wanted = sum(
-        padded[:, i : i + 6, j : j + 9 : 2][:, :, :5] @ w[i, j].astype(np.int64)
-        for i in range(3)
-        for j in range(3)
-    )
-    np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_array_equal(got, convolved(x, w))
 
 
 @needs_device

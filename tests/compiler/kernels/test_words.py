@@ -23,17 +23,10 @@ from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import dtype
 from tests.support.entries import entry, reference
 from tests.support.kernel_runner import VARIANTS, dot2_variants, dot4_variants, run
-from tests.support.products import error_of, pack
+from tests.support.products import convolved, error_of, extremes, pack
 
 Array = np.ndarray[Any, Any]
 SIGNS = (("u8", "i8"), ("i8", "i8"), ("u8", "u8"), ("i8", "u8"))
-
-
-def extremes(name: str, *shape: int) -> Array:
-    """Bytes, many of which are the least and the greatest: where instructions saturate."""
-    limits = np.iinfo(dtype(name).numpy)
-    numbers = np.random.default_rng(3).integers(limits.min - 90, limits.max + 91, shape)
-    return np.clip(numbers, limits.min, limits.max).astype(dtype(name).numpy)
 
 
 def bytes_of(name: str, *shape: Any) -> TensorType:
@@ -139,13 +132,7 @@ def test_pixels_of_bytes_are_multiplied_exactly(variant: str, form: str) -> None
     out = np.full((2, 6, 5, n), -1, np.int32)
     symbols = {} if form == "staged" else {"h": 6}
     (got,) = run(kernel, [x, pack(w.reshape(-1, n))], [out], variant, **symbols)
-    padded = np.pad(x.astype(np.int64), ((0, 0), (1, 1), (1, 1), (0, 0)))
-    wanted = sum(
-        padded[:, i : i + 6, j : j + 9 : 2][:, :, :5] @ w[i, j].astype(np.int64)
-        for i in range(3)
-        for j in range(3)
-    )
-    np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_array_equal(got, convolved(x, w))
 
 
 WINDOWS = [  # image, window, strides, dilation, padding

@@ -43,40 +43,28 @@ uint S(byte_u8)(int a, int place) { return as_uint(a) >> place & 255u; }
 
 uint S(byte_i8)(int a, int place) { return as_uint(as_int(as_uint(a) << (24 - place)) >> 24); }
 
-#define PRODUCTS4(left, right, a, b)                                                \
+#ifdef __opencl_c_integer_dot_product_input_4x8bit_packed
+#define PRODUCTS4(left, right, packed, a, b) as_uint(packed(as_uint(a), as_uint(b)))
+#else
+#define PRODUCTS4(left, right, packed, a, b)                                          \
   (left(a, 0) * right(b, 0) + left(a, 8) * right(b, 8) + left(a, 16) * right(b, 16) + \
    left(a, 24) * right(b, 24))
+#endif
 
 int S(dot4_u8_i8)(int a, int b, int c) {
-#ifdef __opencl_c_integer_dot_product_input_4x8bit_packed
-  return as_int(as_uint(c) + as_uint(dot_4x8packed_us_int(as_uint(a), as_uint(b))));
-#else
-  return as_int(as_uint(c) + PRODUCTS4(byte_u8, byte_i8, a, b));
-#endif
+  return as_int(as_uint(c) + PRODUCTS4(byte_u8, byte_i8, dot_4x8packed_us_int, a, b));
 }
 
 int S(dot4_u8_u8)(int a, int b, int c) {
-#ifdef __opencl_c_integer_dot_product_input_4x8bit_packed
-  return as_int(as_uint(c) + as_uint(dot_4x8packed_uu_uint(as_uint(a), as_uint(b))));
-#else
-  return as_int(as_uint(c) + PRODUCTS4(byte_u8, byte_u8, a, b));
-#endif
+  return as_int(as_uint(c) + PRODUCTS4(byte_u8, byte_u8, dot_4x8packed_uu_uint, a, b));
 }
 
 int S(dot4_i8_i8)(int a, int b, int c) {
-#ifdef __opencl_c_integer_dot_product_input_4x8bit_packed
-  return as_int(as_uint(c) + as_uint(dot_4x8packed_ss_int(as_uint(a), as_uint(b))));
-#else
-  return as_int(as_uint(c) + PRODUCTS4(byte_i8, byte_i8, a, b));
-#endif
+  return as_int(as_uint(c) + PRODUCTS4(byte_i8, byte_i8, dot_4x8packed_ss_int, a, b));
 }
 
 int S(dot4_i8_u8)(int a, int b, int c) {
-#ifdef __opencl_c_integer_dot_product_input_4x8bit_packed
-  return as_int(as_uint(c) + as_uint(dot_4x8packed_su_int(as_uint(a), as_uint(b))));
-#else
-  return as_int(as_uint(c) + PRODUCTS4(byte_i8, byte_u8, a, b));
-#endif
+  return as_int(as_uint(c) + PRODUCTS4(byte_i8, byte_u8, dot_4x8packed_su_int, a, b));
 }
 
 // Bytes of words, 0 to 15, as those of a table, of which `low` has the first eight.

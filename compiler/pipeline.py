@@ -1,4 +1,4 @@
-"""From a source program to a module: the list of passes, and the driver that runs them.
+"""From a source program to a module: the list of passes, and the levels in their order.
 
 A pass is a named function from IR module to IR module. The levels above the kernels are
 one list; then kernels are made per variant and built, and the stream and vm levels follow,
@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 from ingot.compiler import ir
@@ -31,7 +27,7 @@ from ingot.compiler.dispatch.share_numbers import share_numbers
 from ingot.compiler.dispatch.share_shapes import share_shapes
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
 from ingot.compiler.dispatch.speculate_steps import speculate_steps
-from ingot.compiler.foreign import own_errors
+from ingot.compiler.driver import Driver, Pass
 from ingot.compiler.frontends.attributes import ADAPTERS
 from ingot.compiler.frontends.natives import Native, OwnOps, python_functions
 from ingot.compiler.graph.control.settle_branches import settle_branches
@@ -46,14 +42,11 @@ from ingot.compiler.graph.forms.round_rows import (
 from ingot.compiler.graph.forms.separate_scopes import separate_scopes
 from ingot.compiler.graph.forms.weight_functions import expand_calls
 from ingot.compiler.graph.level import GRAPH
-from ingot.compiler.graph.ops import Constant
 from ingot.compiler.graph.passes import GRAPH_PASSES
-from ingot.compiler.ir.printer import to_text
 from ingot.compiler.ir.renamed_dims import renamed_dims
 from ingot.compiler.ir.verifier import verify
 from ingot.compiler.kernels.classes import lower_entries
 from ingot.compiler.kernels.kernel import Kernel
-from ingot.compiler.kernels.kernel_text import described
 from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.kernels.own import given_kernels
 from ingot.compiler.kernels.trial import Trial, plan_trial
@@ -78,8 +71,6 @@ from ingot.hal.errors import CompileError
 from ingot.hal.header import constants, read
 
 __all__ = ["DISPATCH_PASSES", "QUEUE_PASSES", "compile", "compile_changed"]
-
-Pass = Callable[[ir.Module], ir.Module]
 
 DISPATCH_PASSES: tuple[Pass, ...] = (
     close_comparators,
@@ -149,7 +140,7 @@ def compile(
     `debug`: for `ingot explore`. `dump_ir`: folder for IR after each pass. `progress`: told steps.
     """
     choose_targets(target, variants, fallback)  # what is wrong there is told first
-    driver = _Driver(_Dump(dump_ir), progress or (lambda step: None))
+    driver = Driver.of(progress, dump_ir)
     outputs = [outputs] if isinstance(outputs, str) else outputs
     own = OwnOps(natives or {}, checked_kernels(kernels))
     reading = _exporting(source, example_inputs, dynamic_shapes) | {"own_ops": own, "lora": lora}
@@ -225,7 +216,7 @@ def compile_changed(
 ) -> Module:
     """As `compile` for this machine, with the pass `change` behind DISPATCH_PASSES, which may
     show more of the program than its results. Raises as `compile`, and what `change` raises."""
-    driver = _Driver(_Dump(None), progress or (lambda step: None))
+    driver = Driver.of(progress)
     module = _read(source, None, {"parameters": parameters, "own_ops": own}, driver)
     targets = choose_targets(target, None, fallback=True, products=products_in_words(module))
     passes = (*DISPATCH_PASSES, change)
@@ -241,14 +232,14 @@ def read_program(
 ) -> ir.Module:
     """The graph-level program that `compile` would make a module of, for passes of one's own; what
     they make of it can be compiled. `reading`: what `read_source` takes. Raises as `compile`."""
-    return _import(source, state, reading, _Driver(_Dump(None), progress or (lambda step: None)))
+    return _import(source, state, reading, Driver.of(progress))
 
 
 def _read(
     source: Any,
     state: State | Mapping[str, str] | str | None,
     reading: Mapping[str, Any],
-    driver: _Driver,
+    driver: Driver,
     precision: str = "f32",
 ) -> ir.Module:
     """The program at graph level, in the form that all targets share."""
@@ -261,7 +252,7 @@ def _import(
     source: Any,
     state: State | Mapping[str, str] | str | None,
     reading: Mapping[str, Any],
-    driver: _Driver,
+    driver: Driver,
 ) -> ir.Module:
     """The program as it was read. `reading`: what `read_source` takes."""
     read = read_sources if isinstance(source, Mapping) else read_source
@@ -280,7 +271,7 @@ def _finish(
     module: ir.Module,
     targets: Sequence[Target],
     passes: Sequence[Pass],
-    driver: _Driver,
+    driver: Driver,
     options: dict[str, Any],
     debug: bool = False,
     own: OwnOps = OwnOps({}, {}),  # noqa: B008  frozen
@@ -363,7 +354,7 @@ def _verify_kernels(kernels: Mapping[str, Sequence[Kernel]]) -> None:
 
 
 def _lower_target(
-    module: ir.Module, target: Target, data: ProgramData, first_kernel: int, driver: _Driver
+    module: ir.Module, target: Target, data: ProgramData, first_kernel: int, driver: Driver
 ) -> DebugTarget:
     """Kernels, objects, stream and vm level of a module at dispatch level."""
     driver.step("verify", lambda: verify(module, DISPATCH))
@@ -400,7 +391,7 @@ def _lower_streams(
     kernels: Mapping[str, Sequence[Kernel]],
     data: ProgramData,
     first_kernel: int,
-    driver: _Driver,
+    driver: Driver,
 ) -> tuple[ir.Module, ir.Module, dict[str, Sequence[Allocation]]]:
     """The program at vm level, at stream level, and where its tensors lie."""
     first = {name: each[0] for name, each in kernels.items()}
@@ -428,93 +419,3 @@ def _trials(
 def _version() -> str:
     value = constants(read("ingot.h"))["INGOT_VERSION"]
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-_GREATEST_DUMP_LENGTH = 1 << 20
-"""Bytes of constants that a dump writes out; of more it leaves out the elements."""
-
-
-def _literal_length(module: ir.Module) -> int:
-    """Bytes of all constants of the module."""
-    ops = (op for function in module.functions.values() for op in function.block.ops)
-    found = (each.attributes for op in ops for each in ir.walk(op))
-    return sum(each.value.array.nbytes for each in found if isinstance(each, Constant))
-
-
-@dataclass
-class _Dump:
-    """Numbered files of IR in a folder; nothing without one."""
-
-    folder: str | os.PathLike[str] | None
-    count: int = 0
-    last: str = ""
-
-    def write(self, name: str, module: ir.Module) -> None:
-        if self.folder is not None:
-            text = to_text(module, elide=_literal_length(module) > _GREATEST_DUMP_LENGTH)
-            if text != self.last:
-                self.write_text(f"{name}.ir", text)
-                self.last = text
-
-    def write_text(self, name: str, text: str) -> None:
-        if self.folder is None:
-            return
-        folder = Path(self.folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if self.count == 0:
-                for old in folder.glob("[0-9][0-9]-*.ir"):
-                    old.unlink()
-            (folder / f"{self.count:02}-{name}").write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise CompileError(f"cannot write the IR to '{folder}': {error.strerror}") from error
-        self.count += 1
-
-
-@dataclass
-class _Driver:
-    """Runs steps: tells progress, measures time, dumps IR."""
-
-    dump: _Dump
-    progress: Callable[[str], None]
-    seconds: dict[str, float] = field(default_factory=dict)
-    prefix: str = ""  # of the steps' names, where the module has several targets
-    begin: float = 0.0  # of the compilers of kernels
-
-    def step(self, name: str, run: Callable[[], Any]) -> Any:
-        name = self.prefix + name
-        self.progress(name)
-        start = time.perf_counter()
-        with own_errors(f"compiling ({name})"):
-            result = run()
-        self.seconds[name] = time.perf_counter() - start + self.seconds.get(name, 0.0)
-        if isinstance(result, ir.Module):
-            self.dump.write(name, result)
-        return result
-
-    def share(self, done: int, count: int) -> None:
-        """Tell how many of how many kernels are compiled, and how long the rest may take."""
-        if done == 0:
-            self.begin = time.perf_counter()
-        left = (time.perf_counter() - self.begin) * (count - done) / max(done, 1)
-        estimate = f", about {left:.0f} s left" if done else ""
-        self.progress(f"{self.prefix}build_kernels: {done} of {count} kernels{estimate}")
-
-    def passes(self, module: ir.Module, passes: Sequence[Pass]) -> ir.Module:
-        for run in passes:
-            module = self.step(run.__name__, partial(run, module))
-        return module
-
-    def dump_kernels(
-        self, kernels: Mapping[str, Sequence[Kernel]], variants: Sequence[str]
-    ) -> None:
-        """Every variant's kernels, below their schedules."""
-        if self.dump.folder is None:
-            return
-        for place, variant in enumerate(variants):
-            module = ir.Module()
-            for each in kernels.values():
-                module.add(described(each[place]))
-            schedules = [f"// {name}: {each[place].schedule}\n" for name, each in kernels.items()]
-            text = "".join(schedules) + to_text(module)
-            self.dump.write_text(f"{self.prefix}kernels.{variant}.ir", text)

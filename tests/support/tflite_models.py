@@ -22,8 +22,8 @@ Quant = tuple[Any, Any] | tuple[Any, Any, int]
 
 _TYPES = {
     "float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "str": 5, "bool": 6, "int16": 7,
-    "complex64": 8, "int8": 9, "float64": 10, "resource": 13, "uint32": 15, "uint16": 16,
-    "int4": 17,
+    "complex64": 8, "int8": 9, "float64": 10, "resource": 13, "uint64": 12, "uint32": 15,
+    "uint16": 16, "int4": 17,
 }  # fmt: skip
 
 _VERSIONS = {"BROADCAST_TO": 2}  # ops whose first version LiteRT lacks

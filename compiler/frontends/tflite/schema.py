@@ -164,6 +164,7 @@ OPTIONS_2 = {
         "slice_sizes:q* indices_are_sorted:?"
     ),
     17: "permutation:q*",
+    19: "algorithm:b",
     20: "reduce_function:i",
     21: (
         "name:s decomposition_subgraph_index:i composite_attributes:B* "

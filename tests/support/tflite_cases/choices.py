@@ -120,3 +120,13 @@ case(
     (1,),
     halfPixelCenters=True,
 )
+for _algorithm, _words in ((0, 3), (1, 2), (1, 3), (2, 2)):
+    for _type, _shape in ((I32, (3, 5)), (I64, (2, 3)), ("uint32", ()), ("uint64", (0, 2))):
+        case(
+            "STABLEHLO_RNG_BIT_GENERATOR",
+            [np.array([5 << 40 | 3, 2**64 - 2, 7 << 35 | 1][:_words], np.uint64)],
+            [("uint64", (_words,)), (_type, _shape)],
+            "StablehloRngBitGeneratorOptions",
+            codes=0,
+            algorithm=_algorithm,
+        )

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ingot.compiler.frontends.convolutions import MOST_SPATIAL, convolve
 from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
 from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceProgram
 from ingot.compiler.graph.builder import tensor_type
-from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 
 __all__: list[str] = []
 
-_SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
-_LETTERS = "0123456789"
+_LISTED = (
+    *(f"{each}_spatial_dimensions" for each in ("input", "kernel", "output")),
+    *("window_strides", "lhs_dilation", "rhs_dilation", "window_reversal"),
+)
 
 
 @lowering("dot_general")
@@ -92,33 +95,21 @@ def _operands(context: Context, op: SourceOp) -> tuple[Value, Value, DType]:
 
 
 def _check_convolution(op: SourceOp, program: SourceProgram) -> str | None:
-    if len(ints(op.attributes["input_spatial_dimensions"])) > len(_LETTERS):
-        return "more than 10 spatial dims"
+    if len(ints(op.attributes["input_spatial_dimensions"])) > MOST_SPATIAL:
+        return f"more than {MOST_SPATIAL} spatial dims"
     return None
 
 
 @lowering("convolution", "dynamic_conv", check=_check_convolution)
 def convolution(context: Context, op: SourceOp) -> Value:
-    """A window moved over the spatial axes; the layout names all axes, nothing is transposed."""
     x, w, wanted = _operands(context, op)
-    groups, x = _batch_groups(context, op, _agreed_features(context, op, x, w))
-    count = len(ints(op.attributes["input_spatial_dimensions"]))
-    reversed_axes = _reversed_axes(op)
-    if reversed_axes:
-        w = context.builder.op("reverse", w, axes=reversed_axes)
-    product = context.builder.value(
-        "convolution",
-        x,
-        w,
-        layout=_layout(op),
-        strides=_steps(op, "window_strides", count),
-        padding=_padding(context, op, count),
-        lhs_dilation=_steps(op, "lhs_dilation", count),
-        rhs_dilation=_steps(op, "rhs_dilation", count),
-        groups=op.attributes["feature_group_count"] * groups,
-        dtype=wanted,
-        exact=_is_exact(op),
-    )
+    listed = {name: ints(op.attributes.get(name, ())) for name in _LISTED}
+    padding: Sequence[Dim] = ints(op.attributes.get("padding", ()))
+    if op.name == "dynamic_conv":
+        padding = context.sizes(op, 2, low=None)
+    x = _agreed_features(context, op, x, w)
+    numbers = {**op.attributes, **listed}
+    product = convolve(context.builder, x, w, numbers, padding, wanted, _is_exact(op))
     return _as_declared(context, op, product)
 
 
@@ -128,57 +119,3 @@ def _agreed_features(context: Context, op: SourceOp, x: Value, w: Value) -> Valu
     taken = tensor_type(w).shape[op.attributes["kernel_input_feature_dimension"]]
     shape[op.attributes["input_feature_dimension"]] = taken * op.attributes["feature_group_count"]
     return context.agree(op, x, shape)
-
-
-def _batch_groups(context: Context, op: SourceOp, x: Value) -> tuple[int, Value]:
-    """How many groups the batch is in, and x with them as groups of features."""
-    groups = int(op.attributes.get("batch_group_count", 1))
-    if groups == 1:
-        return 1, x
-    batch = op.attributes["input_batch_dimension"]
-    feature = op.attributes["input_feature_dimension"]
-    shape = tensor_type(x).shape
-    split = (*shape[:batch], groups, dims.floordiv(shape[batch], groups), *shape[batch + 1 :])
-    x = context.builder.value("reshape", x, shape=split)
-    order = [axis for axis in range(len(split)) if axis != batch]
-    order.insert(order.index(feature + (feature > batch)), batch)
-    x = context.builder.value("transpose", x, permutation=tuple(order))
-    merged = list(shape)
-    merged[batch] = split[batch + 1]
-    merged[feature] = shape[feature] * groups
-    return groups, context.builder.value("reshape", x, shape=tuple(merged))
-
-
-def _reversed_axes(op: SourceOp) -> tuple[int, ...]:
-    flags = ints(op.attributes.get("window_reversal", ()))
-    axes = ints(op.attributes["kernel_spatial_dimensions"])
-    return tuple(axis for axis, flag in zip(axes, flags, strict=False) if flag)
-
-
-def _steps(op: SourceOp, name: str, count: int) -> tuple[int, ...]:
-    return ints(op.attributes.get(name, ())) or (1,) * count
-
-
-def _padding(context: Context, op: SourceOp, count: int) -> tuple[tuple[Dim, Dim], ...]:
-    flat: Sequence[Dim]
-    if op.name == "dynamic_conv":
-        flat = context.sizes(op, 2, low=None)
-    else:
-        flat = ints(op.attributes["padding"]) or (0,) * (2 * count)
-    return tuple((flat[2 * axis], flat[2 * axis + 1]) for axis in range(count))
-
-
-def _layout(op: SourceOp) -> str:
-    """The axes as text, such as "nhwc,hwio->nhwc"."""
-
-    def axes(first: str, second: str, prefix: str, one: str, two: str) -> str:
-        spatial = ints(op.attributes[f"{prefix}_spatial_dimensions"])
-        letters = _SPATIAL.get(len(spatial), _LETTERS[: len(spatial)])
-        order = dict(zip(spatial, letters, strict=True))
-        order[op.attributes[f"{prefix}_{one}_dimension"]] = first
-        order[op.attributes[f"{prefix}_{two}_dimension"]] = second
-        return "".join(order[axis] for axis in sorted(order))
-
-    x = axes("n", "c", "input", "batch", "feature")
-    w = axes("i", "o", "kernel", "input_feature", "output_feature")
-    return f"{x},{w}->{axes('n', 'c', 'output', 'batch', 'feature')}"

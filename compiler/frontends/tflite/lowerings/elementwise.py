@@ -7,7 +7,10 @@ from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.frontends.tflite.quantized import dequantize
 from ingot.compiler.ir import Value
 
-__all__: list[str] = []
+__all__ = ["COMPARISONS"]
+
+COMPARISONS = ("eq", "ne", "ge", "gt", "le", "lt")
+"""The directions of STABLEHLO_COMPARE by their numbers."""
 
 _UNARY = {
     "abs": "ABS STABLEHLO_ABS",
@@ -74,8 +77,7 @@ for _op, _names in _COMPARED.items():
 
 @lowering("STABLEHLO_COMPARE")
 def compare(c: Context, a: Value, b: Value) -> Value:
-    direction = ("eq", "ne", "ge", "gt", "le", "lt")[c.options.comparison_direction]
-    return c.compare(direction, *c.broadcast(a, b))
+    return c.compare(COMPARISONS[c.options.comparison_direction], *c.broadcast(a, b))
 
 
 @lowering("STABLEHLO_CLAMP")

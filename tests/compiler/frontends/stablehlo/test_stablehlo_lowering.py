@@ -186,6 +186,17 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+def test_what_is_said_of_spatial_axes_is_in_the_order_of_the_window() -> None:
+    numbers = {"padding": ((3, 0), (1, 2)), "rhs_dilation": (2, 1), "lhs_dilation": (1, 3)}
+    check(
+        lambda x, w: lax.conv_general_dilated(
+            x, w, (1, 2), dimension_numbers=("HCNW", "WOIH", "CNWH"), **numbers
+        ),
+        normal(6, 3, 2, 6),
+        normal(3, 4, 3, 3),
+    )
+
+
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolution_gives_what_jax_gives(name: str) -> None:
     arguments = CONVOLUTIONS[name]

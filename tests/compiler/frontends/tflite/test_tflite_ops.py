@@ -149,13 +149,122 @@ def test_an_op_with_a_body_is_what_numpy_gives(name: str) -> None:
         import_tflite(bytes(model))
 
 
+def test_sums_of_stablehlo_are_of_what_codes_stand_for() -> None:
+    model = Model()
+    g, body = model.main, model.graph("body")
+    x, first, y = (g.tensor("int8", shape, (0.5, 3)) for shape in ((2, 3), (), (2,)))
+    g.op(
+        "STABLEHLO_REDUCE", [x, first], [y], "StablehloReduceOptions",
+        dimensions=[1], bodySubgraphIndex=1,
+    )  # fmt: skip
+    g.ends([x, first], [y])
+    a, b, made = (body.tensor("int8", (), (0.5, 3)) for _ in range(3))
+    body.op("STABLEHLO_ADD", [a, b], [made])
+    body.ends([a, b], [made])
+    codes = np.array([[3, 4, 5], [13, 3, 3]], np.int8)
+    ((got,),) = run_interpreted(bytes(model), [codes, np.array(3, np.int8)])
+    assert got.tolist() == [3 + 3, 3 + 10]
+
+
+KEYS = np.array([[2, 0, 2, 1], [3, 3, 0, 3]], F)
+PLACES = np.arange(8, dtype=I32).reshape(2, 4)
+
+
+@pytest.mark.parametrize(
+    ("comparator", "swapped", "axis"),
+    [("STABLEHLO_COMPARE", False, 1), ("GREATER", True, 1), ("LESS", False, 0)],
+)
+def test_a_sort_is_stable_and_moves_all_operands(comparator: str, swapped: bool, axis: int) -> None:
+    model, order = _sort(comparator, swapped, axis), np.argsort(KEYS, axis, stable=True)
+    places, keys = run_interpreted(model, [PLACES, KEYS])[0]
+    np.testing.assert_array_equal(keys, np.take_along_axis(KEYS, order, axis))
+    np.testing.assert_array_equal(places, np.take_along_axis(PLACES, order, axis))
+
+
+def test_a_sort_by_what_does_not_order_is_refused() -> None:
+    with pytest.raises(CompileError, match="its comparator is LESS_EQUAL: use one op"):
+        import_tflite(_sort("LESS_EQUAL", False, 1))
+
+
+def _sort(comparator: str, swapped: bool, axis: int) -> bytes:
+    """Sorts places and keys by rising keys."""
+    model = Model()
+    g, body = model.main, model.graph("body")
+    given, results = (
+        [g.tensor(each.dtype.name, each.shape) for each in (PLACES, KEYS)] for _ in range(2)
+    )
+    g.op(
+        "STABLEHLO_SORT", given, results, "StablehloSortOptions",
+        dimension=axis, comparatorSubgraphIndex=1,
+    )  # fmt: skip
+    g.ends(given, results)
+    pairs = [body.tensor(type, ()) for type in (I32, I32, F, F)]
+    compared, is_less = (pairs[:1:-1] if swapped else pairs[2:]), body.tensor("bool", ())
+    if comparator == "STABLEHLO_COMPARE":
+        body.op(comparator, compared, [is_less], "StablehloCompareOptions", comparisonDirection=5)
+    else:
+        body.op(comparator, compared, [is_less])
+    body.ends(pairs, [is_less])
+    return bytes(model)
+
+
+CONVOLVED: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ("NHWC HWIO NHWC", (2, 7, 6, 4), (3, 2, 2, 6), {"window_strides": [2, 1], "groups": 2}),
+    ("NCHW OIHW NHWC", (4, 3, 5, 5), (6, 3, 2, 3), {"rhs_dilation": [2, 1], "batches": 2}),
+    ("HCNW WOIH CNWH", (5, 3, 2, 4), (2, 4, 3, 3), {"lhs_dilation": [2, 1], "turned": [1, 0]}),
+    ("NCW OIW NCW", (2, 3, 9), (5, 3, 4), {"padding": [3, -1]}),
+]
+
+
+@pytest.mark.parametrize(("layout", "x_shape", "w_shape", "options"), CONVOLVED)
+def test_a_convolution_of_stablehlo_is_that_of_jax(
+    layout: str, x_shape: tuple[int, ...], w_shape: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    from jax import lax
+
+    count = len(x_shape) - 2
+    padding = options.get("padding", [1, 2, 0, 1][: 2 * count])
+    strides = options.get("window_strides", [1] * count)
+    dilations = [options.get(name, [1] * count) for name in ("lhs_dilation", "rhs_dilation")]
+    turned = options.get("turned", [0] * count)
+    groups = [options.get(name, 1) for name in ("groups", "batches")]
+    x, w = (np.random.default_rng(1).normal(size=shape).astype(F) for shape in (x_shape, w_shape))
+    layouts = layout.split()
+    letters = re.sub("[IO]", "", layouts[1])
+    flipped = [layouts[1].index(each) for each, flag in zip(letters, turned, strict=True) if flag]
+    pairs = list(zip(padding[::2], padding[1::2], strict=True))
+    w_turned, numbers = np.flip(w, flipped), (*dilations, tuple(layouts), *groups)
+    wanted = np.asarray(lax.conv_general_dilated(x, w_turned, strides, pairs, *numbers))
+    made: dict[str, Any] = {
+        "windowStrides": strides, "padding": padding, "lhsDilation": dilations[0],
+        "rhsDilation": dilations[1], "windowReversal": turned, "featureGroupCount": groups[0],
+        "batchGroupCount": groups[1],
+    }  # fmt: skip
+    for prefix, axes, first, second in zip(
+        ("input", "kernel", "output"), layouts, ("Batch:N", "InputFeature:I", "Batch:N"),
+        ("Feature:C", "OutputFeature:O", "Feature:C"), strict=True,
+    ):  # fmt: skip
+        for name, letter in (first.split(":"), second.split(":")):
+            made[f"{prefix}{name}Dimension"] = axes.index(letter)
+        made[f"{prefix}SpatialDimensions"] = [axes.index(letter) for letter in letters]
+    kind = "StablehloConvolutionOptions"
+    model, arguments = one_op("STABLEHLO_CONVOLUTION", [x, w], [(F, wanted.shape)], kind, **made)
+    ((got,),) = run_interpreted(model, arguments)
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+    made["inputBatchDimension"] = made["inputFeatureDimension"]
+    model, _ = one_op("STABLEHLO_CONVOLUTION", [x, w], [(F, wanted.shape)], kind, **made)
+    with pytest.raises(CompileError, match=r"the axes of its input, .*, are not each one once"):
+        import_tflite(model)
+
+
 def test_every_op_has_a_test() -> None:
     elsewhere = {
         "ASSIGN_VARIABLE", "BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN", "CALL",
         "CALL_ONCE", "COMPLEX_ABS", "DENSIFY", "HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT",
         "HASHTABLE_SIZE", "IF", "IMAG", "LSTM", "MULTINOMIAL",
         "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "READ_VARIABLE", "REAL", "RFFT2D", "RNN",
-        "STABLEHLO_CASE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "SVDF",
+        "STABLEHLO_CASE", "STABLEHLO_COMPOSITE", "STABLEHLO_CONVOLUTION", "STABLEHLO_SORT",
+        "STABLEHLO_WHILE", "SVDF",
         "UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN", "VAR_HANDLE", "WHILE",
     }  # fmt: skip
     tested = {*CASES, *elsewhere, *(f"STABLEHLO_{name}" for name in (*STABLEHLO, *FOLDED))}

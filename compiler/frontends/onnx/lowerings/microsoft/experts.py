@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
@@ -18,7 +19,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import branches, counted_loop
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import product
+from ingot.compiler.ir.dims import known_dim, product
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -54,6 +55,40 @@ def mixture(node: Node) -> Value:
         for at in (2, 4, 6)
     ]
     return _mix(node, layers, None)
+
+
+@lowering("MoEGroupRouter", domain=MICROSOFT)
+def route_in_groups(node: Node) -> tuple[Value | None, ...]:
+    """[tokens, experts]: log(s) of the chosen experts, s being the logistic function of what the
+    router gives, and a number for the others; or s + bias and s of all, of which none is chosen."""
+    x, bias, weight = node.input(0), node.input(1), node.optional(2)
+    if weight is not None:
+        x = matmul(node, widen(node, x), node.transpose(widen(node, weight), (1, 0)), dtype("f32"))
+    experts = shape_of(x)[-1]
+    rows = node.reshape(widen(node, x), (product(shape_of(x)[:-1]), experts))
+    shares = node.op("logistic", rows)
+    biased = add(node, shares, bias)
+    if not node.wants(0):
+        return None, biased, shares
+    unsupported(node.wants(1) or weight is not None, "it gives chosen experts and all scores")
+    chosen = _greatest(node, _of_groups(node, biased), node.integer("top_k", 0))
+    shares = node.op("log", node.op("max", shares, node.fill(1e-20, like=shares)))
+    rest = node.fill(node.number("router_sentinel", -10000.0), like=shares)
+    return narrow(node, node.op("select", chosen, shares, rest), node.input(0)), None, None
+
+
+def _of_groups(node: Node, scores: Value) -> Value:
+    """Scores of the groups whose greatest ones have the greatest sums; -inf in the others."""
+    groups, kept = node.integer("n_group", 1), node.integer("topk_group", 1)
+    tokens, experts = shape_of(scores)
+    size = known_dim(experts) // groups
+    split = node.reshape(scores, (tokens, groups, size))
+    most = min(node.integer("group_topk", 2), size)
+    best, _ = node.several("top_k", split, k=most, axis=2, dtype=dtype("i64"))
+    chosen = _greatest(node, node.reduce(best, [2], "add"), kept)
+    chosen = node.op("broadcast", chosen, shape=shape_of(split), dimensions=(0, 1))
+    lowest = node.fill(-math.inf, like=split)
+    return node.reshape(node.op("select", chosen, split, lowest), shape_of(scores))
 
 
 def _plain(weights: Value, bias: Value | None) -> _Layer:
@@ -133,20 +168,25 @@ def _shares(node: Node, weights: Value | None) -> Value:
     """How much of each token each expert gets, f32[experts, tokens]: the softmax of what the
     router gives, of the `k` greatest."""
     routed, k = widen(node, node.input(1)), node.integer("k", 1)
-    tokens, experts = shape_of(routed)
-    _, chosen = node.several("top_k", routed, k=k, axis=1, dtype=dtype("i64"))
     if weights is None:
         weights = lower_as(node, "Softmax", [routed], {"axis": -1})
-    wide = (tokens, k, experts)
-    index = node.op("broadcast", chosen, shape=wide, dimensions=(0, 1))
-    hit = node.compare("eq", index, node.op("iota", dtype=dtype("i64"), shape=wide, axis=2))
-    is_chosen = node.reduce(hit, [1], "or")
+    is_chosen = _greatest(node, routed, k)
     weights = widen(node, weights)
     shares = node.op("select", is_chosen, weights, node.fill(0, like=weights))
     if node.integer("normalize_routing_weights", 0):
         total = node.reduce(shares, [1], "add")
         shares = node.op("div", shares, node.broadcast_back(total, shape_of(shares), [1]))
     return node.transpose(shares, (1, 0))
+
+
+def _greatest(node: Node, scores: Value, k: int) -> Value:
+    """Which `k` of each row of [tokens, experts] are the greatest."""
+    tokens, experts = shape_of(scores)
+    _, chosen = node.several("top_k", scores, k=k, axis=1, dtype=dtype("i64"))
+    wide = (tokens, k, experts)
+    index = node.op("broadcast", chosen, shape=wide, dimensions=(0, 1))
+    hit = node.compare("eq", index, node.op("iota", dtype=dtype("i64"), shape=wide, axis=2))
+    return node.reduce(hit, [1], "or")
 
 
 def _activated(node: Node, first: _Layer, third: _Layer | None, x: Value, expert: Value) -> Value:

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "make_parser"]
 
+_SOURCES = (
+    "an .onnx, .pt2, .tflite or .gguf file, StableHLO as an artifact or text, a language model's "
+    "folder, or Ingot IR text"
+)
 _EXIT_FAILED = 1
 _EXIT_WRONG_USE = 2
 _EXIT_INTERRUPTED = 130
@@ -148,8 +152,7 @@ def _add_compile(commands: Any) -> None:
     parser.add_argument(
         "model",
         nargs="+",
-        help="an .onnx file, a StableHLO artifact, a .gguf file, or Ingot IR text; NAME=FILE of "
-        "each for a module of several functions",
+        help=f"{_SOURCES}; NAME=FILE of each for a module of several functions",
     )
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the module file")
     _add_machines(parser)
@@ -279,7 +282,7 @@ def _add_check(commands: Any) -> None:
 
 
 def _add_comparison(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="an .onnx file, a StableHLO artifact, or Ingot IR text")
+    parser.add_argument("model", help=_SOURCES)
     parser.add_argument(
         "--input", action="append", default=[], metavar="NAME=VALUE", help="as in `ingot run`"
     )
@@ -378,9 +381,7 @@ def _add_coverage(commands: Any) -> None:
     parser = add_command(
         commands, "coverage", _run_coverage, "say which ops of a model each target takes"
     )
-    parser.add_argument(
-        "model", nargs="+", help="an .onnx file, a StableHLO artifact, or Ingot IR text"
-    )
+    parser.add_argument("model", nargs="+", help=_SOURCES)
     parser.add_argument(
         "--target",
         default="cpu,opencl",

@@ -89,6 +89,13 @@ def test_help_and_version() -> None:
     assert version.stdout == f"ingot {ingot.__version__}\n"
 
 
+@pytest.mark.parametrize("name", ["compile", "check", "bisect", "coverage"])
+def test_help_names_every_kind_of_source(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main_exits_cleanly(name, "--help")
+    shown = capsys.readouterr().out
+    assert all(kind in shown for kind in (".onnx", ".pt2", ".tflite", ".gguf", "StableHLO", "IR"))
+
+
 def main_exits_cleanly(*arguments: str) -> bool:
     with pytest.raises(SystemExit) as exit:
         main(arguments)

@@ -135,14 +135,14 @@ def grid_sample(
     kind: str,
     padding: str,
     aligned: bool,
-    is_moved_first: bool,
+    is_rounded_first: bool,
 ) -> Value:
     """[b, c, spatial...] at grid[b, places..., n], in -1 ... 1 and x first: [b, c, places...].
 
     `kind` is linear, nearest or cubic, `padding` zeros, border or reflection. Coordinates are
-    rounded before they are moved into the image, and moved before cubic convolution takes their
-    neighbours, where `is_moved_first` says so, as ONNX does; torch moves neighbours, and rounds
-    what was moved.
+    rounded before they are moved into the image where `is_rounded_first` says so, as ONNX does;
+    torch rounds what was moved. Of cubic convolution the neighbours are moved, not the middle, as
+    torch and onnxruntime do, not ONNX's reference.
     """
     spatial, where = shape_of(x)[2:], shape_of(grid)[1:-1]
     unsupported(len(where) != len(spatial), f"its grid {grid.type} does not fit {x.type}")
@@ -163,9 +163,9 @@ def grid_sample(
         edge = 0.0 if aligned else -0.5
         high = node.op("sub", filled(node, dim, value), node.fill(1 + edge, like=value))
         bounds.append((node.fill(edge, like=value), high))
-    if kind == "nearest" and is_moved_first:
+    if kind == "nearest" and is_rounded_first:
         at = [node.op("round_even", each) for each in at]
-    if kind != "cubic" or is_moved_first:
+    if kind != "cubic":
         at = _moved_inside(node, at, bounds, spatial, padding)
     read = _grid_reader(node, x, count, bounds, padding)
     if kind == "nearest":

@@ -39,7 +39,7 @@ def sample(node: Node) -> Value:
         "cubic",
     ):
         raise UnsupportedNode(f"mode '{kind}' with padding_mode '{padding}' is not known")
-    result = grid_sample(node, x, grid, kind, padding, aligned, is_moved_first=True)
+    result = grid_sample(node, x, grid, kind, padding, aligned, is_rounded_first=True)
     return narrow(node, result, node.input(0))
 
 

@@ -30,7 +30,7 @@ def sample(
     """[b, c, spatial...] at grid[b, places..., n]: [b, c, places...]."""
     kind, outside = _KINDS[mode], _PADDINGS[padding]
     wide = (widen(c, x), widen(c, grid))
-    return narrow(c, grid_sample(c, *wide, kind, outside, aligned, is_moved_first=False), x)
+    return narrow(c, grid_sample(c, *wide, kind, outside, aligned, is_rounded_first=False), x)
 
 
 @lowering("aten.col2im.default")

@@ -111,7 +111,7 @@ class Tensor:
         begins and the last ends. CompileError: they are not as many as it has, or no UTF-8."""
         assert self.data is not None
         try:
-            (count,) = np.frombuffer(self.data[:4], "<i4")
+            (count,) = np.frombuffer(self.data[:4], "<i4").tolist()
             ends = np.frombuffer(self.data[4 : 8 + 4 * count], "<i4").tolist()
             if count != math.prod(dim or 0 for dim in self.shape) or len(ends) != count + 1:
                 raise ValueError(f"it has {count} strings")

@@ -10,7 +10,7 @@ from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
-__all__: list[str] = []
+__all__ = ["average_windows"]
 
 
 def _window(node: Node, x: Value) -> tuple[Window, tuple[Dim, ...]]:
@@ -96,31 +96,39 @@ def _root(node: Node, total: Value) -> Value:
 
 @lowering("AveragePool")
 def average_pool(node: Node) -> Value:
-    x = widen(node, node.input(0))
+    return average_windows(node, node.input(0))
+
+
+def average_windows(node: Node, given: Value, *, whole: bool = False) -> Value:
+    """The mean of each window. With count_include_pad, places of the padding count; if `whole`,
+    so do those behind it, which a window in ceil_mode reaches."""
+    x = widen(node, given)
     window, extra = _window(node, x)
     total = _reduce_window(node, x, "add", window, extra)
-    element = type_of(x).dtype
     include = bool(node.integer("count_include_pad", 0))
-    plain = not any(extra) and (include or all(pair == (0, 0) for pair in window.padding))
-    if plain:
-        size = node.size(dims.product(window.sizes), element)
-        return narrow(
-            node, node.op("div", total, node.broadcast_to(size, shape_of(total))), node.input(0)
-        )
-    ones_shape = (1, 1, *shape_of(x)[2:])
+    if _counts_all(window, extra, include, whole):
+        count = node.size(dims.product(window.sizes), type_of(x).dtype)
+    else:
+        count = _count(node, x, window, extra, include)
+    mean = node.op("div", total, node.broadcast_to(count, shape_of(total)))
+    return narrow(node, mean, given)
+
+
+def _counts_all(window: Window, extra: tuple[Dim, ...], include: bool, whole: bool) -> bool:
+    """Whether all places of every window count."""
+    if include and whole:
+        return True
+    return not any(extra) and (include or all(pair == (0, 0) for pair in window.padding))
+
+
+def _count(node: Node, x: Value, window: Window, extra: tuple[Dim, ...], include: bool) -> Value:
+    """How many places of each window lie in x, or, if `include`, in x and its padding."""
+    spatial = shape_of(x)[2:]
     if include:
-        ones_shape = (
-            1,
-            1,
-            *(
-                dim + low + high
-                for dim, (low, high) in zip(shape_of(x)[2:], window.padding, strict=True)
-            ),
-        )
-    ones = node.full(1, element, ones_shape)
-    counts = _reduce_window(node, ones, "add", window, extra, padded=include)
-    result = node.op("div", total, node.broadcast_to(counts, shape_of(total)))
-    return narrow(node, result, node.input(0))
+        pairs = zip(spatial, window.padding, strict=True)
+        spatial = tuple(dim + low + high for dim, (low, high) in pairs)
+    ones = node.full(1, type_of(x).dtype, (1, 1, *spatial))
+    return _reduce_window(node, ones, "add", window, extra, padded=include)
 
 
 @lowering("GlobalAveragePool")

@@ -81,6 +81,10 @@ def test_pools_and_convolutions_with_channels_second_or_last() -> None:
     nodes = [
         node_of("QLinearAveragePool", ["x", *OF_X, *OF_Y], ["pool"], **window),
         node_of("QLinearAveragePool", ["x", *OF_X, *OF_Y], ["pads"], count_include_pad=1, **window),
+        node_of(
+            "QLinearAveragePool", ["x", *OF_X, *OF_Y], ["behind"], count_include_pad=1, ceil_mode=1,
+            **window,
+        ),
         node_of("QLinearAveragePool", ["l", *OF_X, *OF_Y], ["last"], channels_last=1, **window),
         node_of("QLinearGlobalAveragePool", ["x", *OF_X, *OF_Y], ["mean"]),
         node_of("QLinearGlobalAveragePool", ["l", *OF_X, *OF_Y], ["means"], channels_last=1),

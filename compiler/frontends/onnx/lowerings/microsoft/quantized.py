@@ -3,8 +3,7 @@ a quantisation, and products in integers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
 
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
@@ -15,6 +14,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.normalizations import (
     count_words,
     look_up,
 )
+from ingot.compiler.frontends.onnx.lowerings.pooling import average_windows
 from ingot.compiler.frontends.onnx.lowerings.quantization import subtract_point
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lower_whole, lowering
@@ -50,39 +50,36 @@ def quantized_binary(node: Node) -> Value:
     return quantized(node, result, node.input(6), node.optional(7), node.input(0))
 
 
-def _unary(
-    node: Node, op_type: str, attributes: Mapping[str, Any] | None = None, opset: int = 20
-) -> Value:
-    """The op of the standard of the first input, whose scale and zero point follow, and then
-    those of the result; channels are last if `channels_last` is 1."""
+def _unary(node: Node, lower: Callable[[Value], Value]) -> Value:
+    """What `lower` makes of the first input, whose scale and zero point follow, and then those
+    of the result; channels are last if `channels_last` is 1."""
     x = dequantized(node, node.input(0), node.input(1), node.optional(2))
     is_last = bool(node.integer("channels_last", 0))
-    x = channels_first(node, x) if is_last else x
-    x = lower_as(node, op_type, [x], attributes, opset)
+    x = lower(channels_first(node, x) if is_last else x)
     x = channels_last(node, x) if is_last else x
     return quantized(node, x, node.input(3), node.optional(4), node.input(0))
 
 
-@lowering(
-    "QLinearSigmoid",
-    "QLinearLeakyRelu",
-    "QLinearAveragePool",
-    "QLinearGlobalAveragePool",
-    domain=MICROSOFT,
-)
+@lowering("QLinearSigmoid", "QLinearLeakyRelu", "QLinearGlobalAveragePool", domain=MICROSOFT)
 def quantized_unary(node: Node) -> Value:
-    return _unary(node, node.proto.op_type.removeprefix("QLinear"))
+    op_type = node.proto.op_type.removeprefix("QLinear")
+    return _unary(node, lambda x: lower_as(node, op_type, [x]))
+
+
+@lowering("QLinearAveragePool", domain=MICROSOFT)
+def quantized_average_pool(node: Node) -> Value:
+    return _unary(node, lambda x: average_windows(node, x, whole=True))
 
 
 @lowering("QLinearSoftmax", domain=MICROSOFT)
 def quantized_softmax(node: Node) -> Value:
-    axis = {"axis": node.integer("axis", -1)}
-    return _unary(node, "Softmax", axis, node.integer("opset", 13))
+    axis, opset = {"axis": node.integer("axis", -1)}, node.integer("opset", 13)
+    return _unary(node, lambda x: lower_as(node, "Softmax", [x], axis, opset))
 
 
 @lowering("QLinearReduceMean", domain=MICROSOFT)
 def quantized_mean(node: Node) -> Value:
-    return _unary(node, "ReduceMean", opset=13)
+    return _unary(node, lambda x: lower_as(node, "ReduceMean", [x], opset=13))
 
 
 @lowering("QLinearConcat", domain=MICROSOFT)

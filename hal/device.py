@@ -75,6 +75,11 @@ class Device(Uncopied):
         these INGOT_CPU_* bits of the module layout."""
         return bool(lib.ingot_device_runs(self.handle.pointer, format.encode(), features))
 
+    def avoids(self, features: int) -> bool:
+        """Whether code with these bits takes it longer than what does without: such a variant is
+        chosen where there is no other."""
+        return bool(lib.ingot_device_avoids(self.handle.pointer, features))
+
     def __repr__(self) -> str:
         return f"Device({self.uri!r}: {self.description})"
 

@@ -96,21 +96,33 @@ def unpack_panels(
     Whole lines: `start` begins one, and `memory` has room for the last one's steps.
     """
     start, count = part
-    b, lanes, (ordinal, stored) = builder, tile.lanes, binding
-    steps = max(1, 4 // stored.bytes)
-    source = b.binding(ordinal, stored)
+    b, lanes = builder, tile.lanes
+    steps = max(1, 4 // binding[1].bytes)
     length = b.mul(b.dim(ceildiv(depth, steps)), PANEL * steps)
     with b.for_(0, b.div(b.add(count, steps - 1), steps)) as loop:
         line = b.mul(b.add(b.div(start, steps), loop.index), PANEL * steps)
         for vector in range(tile.vectors):
             j, column = divmod(vector * lanes, PANEL)
             at = b.add(b.add(b.mul(b.add(panel, j), length), line), column * steps)
-            parts = [b.load(source, b.add(at, part * lanes), lanes) for part in range(steps)]
-            for step, value in enumerate(
-                _unzip(b, [b.convert(p, dtype_of(memory)) for p in parts])
-            ):
+            for step, value in enumerate(_steps(b, binding, at, lanes, dtype_of(memory))):
                 row = b.add(b.add(first, b.mul(loop.index, steps)), step)
                 b.store(memory, b.add(b.mul(row, tile.panels * PANEL), vector * lanes), value)
+
+
+def _steps(
+    b: LoopBuilder, binding: tuple[int, DType], at: Index, lanes: int, element: DType
+) -> list[Value]:
+    """Vectors of the steps of a line from element `at` on. Those of bf16 are halves of words, an
+    instruction each; others are converted as they lie."""
+    steps = max(1, 4 // binding[1].bytes)
+    if binding[1].name == "bf16":
+        word = b.load(b.binding(binding[0], I32), b.div(at, steps), lanes)
+        low = b.op("shift_left", word, b.constant(16, I32))
+        high = b.op("and", word, b.constant(-1 << 16, I32))
+        return [b.op("bitcast", half, dtype=element) for half in (low, high)]
+    source = b.binding(*binding)
+    parts = [b.load(source, b.add(at, part * lanes), lanes) for part in range(steps)]
+    return _unzip(b, [b.convert(part, element) for part in parts])
 
 
 def _unzip(b: LoopBuilder, parts: Sequence[Value]) -> list[Value]:

@@ -68,6 +68,10 @@ bool ingot_device_runs(ingot_device_t *device, const char *format, uint64_t feat
   return ingot_hal_device_runs(device, format, features);
 }
 
+bool ingot_device_avoids(ingot_device_t *device, uint64_t features) {
+  return ingot_hal_device_avoids(device, features);
+}
+
 /* -- buffer ------------------------------------------------------------------------------------ */
 
 /* The HAL counts in int64_t; what does not fit it is larger than any buffer. */

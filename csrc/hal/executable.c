@@ -93,21 +93,28 @@ bool ingot_hal_device_runs(const ingot_device_t *device, const char *format, uin
   return device->format && strcmp(device->format, format) == 0 && !(features & ~device->features);
 }
 
+bool ingot_hal_device_avoids(const ingot_device_t *device, uint64_t features) {
+  return (features & device->slow_features) != 0;
+}
+
 ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
                                         const ingot_hal_executable_description_t *description,
                                         const char *options,
                                         const ingot_hal_variant_t **out_variant) {
   char names[160] = "";
   bool is_known = false; /* right format, but too demanding */
+  *out_variant = NULL;
   for (uint32_t v = 0; v < description->variant_count; v++) {
     const ingot_hal_variant_t *variant = &description->variants[v];
     if (ingot_hal_device_runs(device, variant->format, variant->features)) {
-      *out_variant = variant;
-      return NULL;
+      const bool is_last = ingot_hal_device_avoids(device, variant->features);
+      if (!is_last || !*out_variant) *out_variant = variant;
+      if (!is_last) return NULL;
     }
     if (ingot_hal_device_runs(device, variant->format, 0)) is_known = true;
     (void)ingot_text_add(names, sizeof(names), "%s%s", v ? ", " : "", variant->name);
   }
+  if (*out_variant) return NULL;
   return ingot_status_create(
       ingot_hal_device_allocator(device), INGOT_STATUS_UNSUPPORTED,
       "the module has code for %s, which %s this device (%s): compile with %s",

@@ -140,6 +140,7 @@ struct ingot_device_t {
   const char *description; /* for people: "x86-64-v4 avx512-vnni, 2 threads" */
   const char *format; /* of the code that it runs, as "elf-x86_64"; NULL: linked kernels only */
   uint64_t features; /* INGOT_CPU_* of module_layout.h that a kernel may use */
+  uint64_t slow_features; /* those of them that take longer than doing without */
   uint32_t thread_count; /* that a dispatch may use at most; 1 where it means nothing */
   uint32_t call_count; /* submitted calls that it makes side by side, each on a thread */
   bool can_spin; /* these threads look for the next call for a while, awake */
@@ -473,6 +474,9 @@ ingot_kernel_query_t ingot_hal_instance_find_static(ingot_instance_t *instance, 
 
 /* Whether the device runs code of that format that uses these features. */
 bool ingot_hal_device_runs(const ingot_device_t *device, const char *format, uint64_t features);
+
+/* Whether code without some of these features is faster there. */
+bool ingot_hal_device_avoids(const ingot_device_t *device, uint64_t features);
 
 /* The first variant that the device runs. Unsupported names those that there are, and `options`,
  * with which to compile for the device. */

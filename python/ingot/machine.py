@@ -12,11 +12,13 @@ __all__ = ["judge_variants", "variants_of"]
 
 
 def judge_variants(variants: Iterable[Any]) -> Iterator[str]:
-    """Of an executable's variants, best first: "chosen here" for the first that the CPU of this
-    machine runs, "runs here" for others, "for another machine", "needs X and Y" for what it lacks;
-    "" for what is no code of a CPU."""
-    device = open_device()
-    is_chosen = False
+    """Of an executable's variants, best first: "chosen here" for the one that the CPU of this
+    machine takes, "runs here" for others, "runs here, slowly" for those with instructions that take
+    it longer than doing without, "for another machine", "needs X and Y" for what it lacks; "" for
+    what is no code of a CPU."""
+    device, variants = open_device(), list(variants)
+    fitting = [each for each in variants if device.runs(each.format, each.features)]
+    chosen = min(fitting, key=lambda each: device.avoids(each.features), default=None)
     for each in variants:
         lacking = _lacking(device, each.format, each.features)
         if each.format.startswith("opencl"):
@@ -25,16 +27,19 @@ def judge_variants(variants: Iterable[Any]) -> Iterator[str]:
             yield "for another machine"
         elif lacking:
             yield f"needs {' and '.join(lacking)}"
+        elif each is chosen:
+            yield "chosen here"
         else:
-            yield "runs here" if is_chosen else "chosen here"
-            is_chosen = True
+            yield "runs here, slowly" if device.avoids(each.features) else "runs here"
 
 
 def variants_of(device: Device) -> list[str]:
     """The names of the variants that `ingot compile` makes and the device runs, best first."""
     from ingot.compiler.targets.cpu.variants import VARIANTS
 
-    return [name for name, each in VARIANTS.items() if device.runs(each.format, each.feature_bits)]
+    running = [each for each in VARIANTS.values() if device.runs(each.format, each.feature_bits)]
+    running.sort(key=lambda each: device.avoids(each.feature_bits))
+    return [each.name for each in running]
 
 
 def _lacking(device: Device, format: str, features: int) -> list[str]:

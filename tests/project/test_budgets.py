@@ -24,14 +24,14 @@ LINES = {
     "compiler/frontends": 34120,
     "compiler/graph": 10610,
     "compiler/ir": 2270,
-    "compiler/kernels": 13760,
+    "compiler/kernels": 13770,
     "compiler/stream": 1590,
     "compiler/targets": 4360,
     "compiler/vm": 2610,
     "csrc": 100,
-    "csrc/api": 2790,
+    "csrc/api": 2795,
     "csrc/base": 920,
-    "csrc/hal": 6530,
+    "csrc/hal": 6550,
     "csrc/include": 1120,
     "csrc/module": 1300,
     "csrc/platform": 1380,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 111540
+IN_ALL = 111590
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

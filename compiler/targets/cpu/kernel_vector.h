@@ -176,7 +176,11 @@ IF(u16, INGOT_PARTIAL_BY_LANE(u16))
   }
 #if INGOT_USES(N(bf16))
 INGOT_INLINE N(f32) N(widen_bf16)(N(u16) bits) {
+#if defined(__AVX512F__) && L == 16 && !defined(__clang__) /* gcc: else in two halves */
+  return (N(f32))(__builtin_ia32_pmovzxwd512_mask((N(i16))bits, (N(i32)){0}, (u16)-1) << 16);
+#else
   return (N(f32))(__builtin_convertvector(bits, N(u32)) << 16);
+#endif
 }
 #if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC) && L == 4
 INGOT_INLINE N(u16) N(narrow_bf16)(N(f32) value) {

@@ -131,6 +131,7 @@ static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
   device->base.target = "cpu";
   device->base.format = INGOT_CPU_FORMAT;
   device->base.features = ingot_hal_cpu_features();
+  device->base.slow_features = ingot_hal_cpu_slow_features(device->base.features);
   device->base.thread_count = own.thread_count;
   device->options = own;
   device->base.call_count = own.thread_count;

@@ -22,12 +22,13 @@ static uint64_t ingot_x86_xcr0(void) {
 
 uint64_t ingot_hal_cpu_features(void) {
   uint32_t a, b, c, d;
-  uint32_t leaf7_b = 0, leaf7_c = 0, leaf7_1a = 0, extended_c = 0;
+  uint32_t leaf7_b = 0, leaf7_c = 0, leaf7_d = 0, leaf7_1a = 0, extended_c = 0;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
   const uint32_t leaf1_c = c;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
     leaf7_b = b;
     leaf7_c = c;
+    leaf7_d = d;
     if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) leaf7_1a = a;
   }
   if (__get_cpuid(0x80000001u, &a, &b, &c, &d)) extended_c = c;
@@ -52,7 +53,18 @@ uint64_t ingot_hal_cpu_features(void) {
   features |= INGOT_CPU_X86_AVX512;
   if (leaf7_c & 1u << 11) features |= INGOT_CPU_X86_AVX512_VNNI;
   if (leaf7_1a & 1u << 5) features |= INGOT_CPU_X86_AVX512_BF16;
+  if (leaf7_d & 1u << 23) features |= INGOT_CPU_X86_AVX512_FP16;
   return features;
+}
+
+uint64_t ingot_hal_cpu_slow_features(uint64_t features) {
+  uint32_t a, b, c, d;
+  if (!__get_cpuid(0, &a, &b, &c, &d)) return 0;
+  /* "GenuineIntel" from Sapphire Rapids on, which have AVX512-FP16, and AMX for bf16: vdpbf16ps
+   * makes half as many products a second as an FMA of f32 (docs/design/0029). */
+  const bool is_intel = b == 0x756e6547 && d == 0x49656e69 && c == 0x6c65746e;
+  return is_intel && features & INGOT_CPU_X86_AVX512_FP16 ? features & INGOT_CPU_X86_AVX512_BF16
+                                                          : 0;
 }
 
 const char *ingot_hal_cpu_variant(uint64_t features) {
@@ -63,10 +75,11 @@ const char *ingot_hal_cpu_variant(uint64_t features) {
 }
 
 void ingot_hal_cpu_features_text(uint64_t features, char *out_text, size_t capacity) {
-  (void)snprintf(out_text, capacity, "%s%s%s%s", ingot_hal_cpu_variant(features),
+  (void)snprintf(out_text, capacity, "%s%s%s%s%s", ingot_hal_cpu_variant(features),
                  features & INGOT_CPU_X86_AVX_VNNI ? " avx-vnni" : "",
                  features & INGOT_CPU_X86_AVX512_VNNI ? " avx512-vnni" : "",
-                 features & INGOT_CPU_X86_AVX512_BF16 ? " avx512-bf16" : "");
+                 features & INGOT_CPU_X86_AVX512_BF16 ? " avx512-bf16" : "",
+                 features & INGOT_CPU_X86_AVX512_FP16 ? " avx512-fp16" : "");
 }
 
 #else
@@ -120,6 +133,11 @@ uint64_t ingot_hal_cpu_features(void) {
     }
   }
   return features;
+}
+
+uint64_t ingot_hal_cpu_slow_features(uint64_t features) {
+  (void)features;
+  return 0;
 }
 
 const char *ingot_hal_cpu_variant(uint64_t features) {

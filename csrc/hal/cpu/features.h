@@ -9,6 +9,9 @@
 /* INGOT_CPU_* bits of module_layout.h. */
 uint64_t ingot_hal_cpu_features(void);
 
+/* Those of `features` whose instructions take this processor longer than the same without them. */
+uint64_t ingot_hal_cpu_slow_features(uint64_t features);
+
 /* The name of the compiler's variant for such a processor: "x86-64-v4". */
 const char *ingot_hal_cpu_variant(uint64_t features);
 

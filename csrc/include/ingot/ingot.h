@@ -247,6 +247,10 @@ INGOT_API const char *ingot_device_description(ingot_device_t *device);
  * INGOT_CPU_* features of module_layout.h. */
 INGOT_API bool ingot_device_runs(ingot_device_t *device, const char *format, uint64_t features);
 
+/* Whether code with these features takes the device longer than what does without: such a variant
+ * is chosen where there is no other. */
+INGOT_API bool ingot_device_avoids(ingot_device_t *device, uint64_t features);
+
 /* -- buffer: bytes on a device ---------------------------------------------------------- */
 
 /* Called once when the last user of `data` has let go, from any thread. */

@@ -115,6 +115,8 @@ TEST(description_tells_features_and_threads) {
   if (features & INGOT_CPU_X86_AVX512_VNNI) EXPECT(features & INGOT_CPU_X86_AVX512);
   if (features & INGOT_CPU_X86_AVX512) EXPECT(features & INGOT_CPU_X86_AVX2);
   if (features & INGOT_CPU_X86_AVX2) EXPECT(features & INGOT_CPU_X86_V2);
+  EXPECT_EQUAL(ingot_hal_cpu_slow_features(features) & ~features, 0);
+  EXPECT_EQUAL(ingot_hal_cpu_slow_features(0), 0);
   EXPECT_EQUAL((features & INGOT_CPU_X86_AVX2) != 0, __builtin_cpu_supports("avx2") != 0);
   EXPECT_EQUAL((features & INGOT_CPU_X86_AVX512) != 0, __builtin_cpu_supports("avx512vl") != 0);
 #endif
@@ -212,6 +214,29 @@ TEST(kernel_that_is_not_the_modules_is_data_loss) {
     EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
                   "kernel 'add' has other bindings or constants than the module says");
   }
+  ingot_hal_device_release(device);
+}
+
+TEST(variant_that_the_device_avoids_is_chosen_where_there_is_no_other) {
+  ingot_device_t *device = NULL;
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &device));
+  device->features = 7;
+  device->slow_features = 4;
+  const ingot_hal_variant_t *chosen;
+  ingot_hal_variant_t variants[] = {{"more", device->format, 8, "", 0},
+                                    {"slow", device->format, 6, "", 0},
+                                    {"good", device->format, 2, "", 0},
+                                    {"last", device->format, 0, "", 0}};
+  ingot_hal_executable_description_t description = {"k", kernel_descriptions,
+                                                    KERNEL_DESCRIPTION_COUNT, 4, variants};
+  EXPECT_OK(ingot_hal_variant_select(device, &description, "", &chosen));
+  EXPECT_TEXT(chosen->name, "good");
+  description.variant_count = 2;
+  EXPECT_OK(ingot_hal_variant_select(device, &description, "", &chosen));
+  EXPECT_TEXT(chosen->name, "slow");
+  description.variant_count = 1;
+  EXPECT_STATUS(ingot_hal_variant_select(device, &description, "", &chosen), UNSUPPORTED, "more");
+  EXPECT(ingot_device_avoids(device, 4) && !ingot_device_avoids(device, 3));
   ingot_hal_device_release(device);
 }
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ingot.hal.errors import DataLoss, NotFound
-from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
+from ingot.hal.gguf import BLOCK_TYPES, BlockType, GgufTensor
 from ingot.hal.whole_file import at_once
 
 __all__ = ["INDEX", "Checkpoint", "ExpertTensors", "files_of_index", "read_json", "read_tensors"]
@@ -29,8 +29,11 @@ INDEX = "model.safetensors.index.json"
 
 _MAX_HEADER = 100 << 20  # bytes, as in the format's description
 _MAX_JSON = 64 << 20
-_TYPES = {"F32": 4, "F16": 2, "BF16": 2}
 _BY_NAME = {each.name: each for each in BLOCK_TYPES.values()}
+_FLOATS = {name: _BY_NAME[name] for name in ("F32", "F16", "BF16")}
+_BYTES = ("I8", "U8", "F8_E4M3", "F8_E5M2", "F8_E8M0")
+_CODED = {name: BlockType(name, 1, 1) for name in _BYTES}
+_CODED |= {name: _BY_NAME[name] for name in ("I32", "I64")}
 _EXPERT = re.compile(r"(.*\.experts\.)(\d{1,4})(\..*)")
 
 
@@ -40,7 +43,7 @@ class ExpertTensors(GgufTensor):
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        return self.shape
+        return (self.shape[0], *self.data[0].row_shape)
 
     @property
     def rows(self) -> Any:
@@ -50,8 +53,9 @@ class ExpertTensors(GgufTensor):
 
 class Checkpoint:
     """An open folder. `config` is what config.json holds; `tensors` has those of F32, F16 and BF16
-    by name, of experts once for all under a name with * for their number, `others` the dtypes of
-    the rest. What is mapped stays valid as long as someone has one of the tensors.
+    by name, of experts once for all under a name with * for their number, `coded` those of bytes
+    and integers, as weights that are quantised have, and `others` the dtypes of the rest. What is
+    mapped stays valid as long as someone has one of the tensors.
 
     NotFound: no such folder, or it lacks a file. DataLoss: a file is damaged, and where.
     """
@@ -62,18 +66,23 @@ class Checkpoint:
         self.others: dict[str, str] = {}
         found: dict[str, GgufTensor] = {}
         for file in self._files():
-            for name, tensor in read_tensors(file):
+            for name, tensor in read_tensors(file, with_codes=True):
                 if name in found or name in self.others:
                     raise DataLoss(f"tensor '{name}' comes twice in '{self.path}'")
                 if isinstance(tensor, str):
                     self.others[name] = tensor
                 else:
                     found[name] = tensor
-        self.tensors: Mapping[str, GgufTensor] = MappingProxyType(_joined(found))
+        tensors: dict[str, GgufTensor] = {}
+        coded: dict[str, GgufTensor] = {}
+        for name, each in _joined(found).items():
+            (tensors if each.type.name in _FLOATS else coded)[name] = each
+        self.tensors: Mapping[str, GgufTensor] = MappingProxyType(tensors)
+        self.coded: Mapping[str, GgufTensor] = MappingProxyType(coded)
 
     def parameters(self) -> Mapping[str, Any]:
         """The tensors as arrays under their names, for `parameters=` of a program."""
-        return {name: tensor.rows for name, tensor in self.tensors.items()}
+        return _Arrays({**self.tensors, **self.coded})
 
     def _files(self) -> list[Path]:
         index = self.path / INDEX
@@ -83,6 +92,26 @@ class Checkpoint:
         if not files:
             raise NotFound(f"'{self.path}' has no .safetensors file with the model's weights")
         return files
+
+
+class _Arrays(Mapping[str, Any]):
+    """The arrays of tensors. Those of experts are put together each time that they are asked for,
+    so that only one such copy is there at a time."""
+
+    def __init__(self, tensors: Mapping[str, GgufTensor]) -> None:
+        self.tensors = tensors
+
+    def __getitem__(self, name: str) -> Any:
+        return self.tensors[name].rows
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tensors
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
 
 
 def files_of_index(index: Path) -> list[Path]:
@@ -99,9 +128,10 @@ def _is_beside(name: Any) -> bool:
     return isinstance(name, str) and name not in ("", "..") and Path(name).name == name
 
 
-def read_tensors(file: Path) -> Iterator[tuple[str, GgufTensor | str]]:
+def read_tensors(file: Path, with_codes: bool = False) -> Iterator[tuple[str, GgufTensor | str]]:
     """The tensors of a safetensors file by name, or the dtype of one that is no float of 16 or 32
-    bits. NotFound: it cannot be read. DataLoss: it is damaged."""
+    bits and, `with_codes`, no bytes and integers either. NotFound: it cannot be read. DataLoss: it
+    is damaged."""
     try:
         with open(file, "rb", opener=at_once) as stream:
             data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
@@ -112,8 +142,9 @@ def read_tensors(file: Path) -> Iterator[tuple[str, GgufTensor | str]]:
         raise DataLoss(f"'{file}' is damaged or cut off: its header does not fit")
     header = _parse(bytes(data[8 : 8 + length]), file)
     header.pop("__metadata__", None)
+    types = {**_FLOATS, **_CODED} if with_codes else _FLOATS
     for name, info in header.items():
-        yield name, _tensor(name, info, data[8 + length :], file)
+        yield name, _tensor(name, info, types, data[8 + length :], file)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -139,8 +170,10 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
     return value
 
 
-def _tensor(name: str, info: Any, data: memoryview, file: Path) -> GgufTensor | str:
-    """The tensor, or its dtype where that is no float of 16 or 32 bits."""
+def _tensor(
+    name: str, info: Any, types: Mapping[str, BlockType], data: memoryview, file: Path
+) -> GgufTensor | str:
+    """The tensor, or its dtype where that is none of `types`."""
     try:
         dtype, shape, (start, end) = str(info["dtype"]), info["shape"], info["data_offsets"]
         shape = tuple(shape) or (1,)
@@ -149,15 +182,16 @@ def _tensor(name: str, info: Any, data: memoryview, file: Path) -> GgufTensor | 
         is_whole = False
     if not is_whole or start > end or end > len(data):
         raise DataLoss(f"'{file}' is damaged or cut off: tensor '{name}' does not lie in it")
-    if dtype not in _TYPES:
+    if dtype not in types:
         return dtype
-    if prod(shape) * _TYPES[dtype] != end - start:
+    kind = types[dtype]
+    if prod(shape) * kind.length != end - start:
         raise DataLoss(
             f"'{file}' is damaged: tensor '{name}' has {end - start} bytes, but {dtype} of the "
-            f"shape {list(shape)} has {prod(shape) * _TYPES[dtype]}"
+            f"shape {list(shape)} has {prod(shape) * kind.length}"
         )
     bytes = np.frombuffer(data, np.uint8, end - start, start)
-    return GgufTensor(name, _BY_NAME[dtype], shape, bytes)
+    return GgufTensor(name, kind, shape, bytes)
 
 
 def _joined(tensors: Mapping[str, GgufTensor]) -> dict[str, GgufTensor]:

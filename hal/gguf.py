@@ -50,6 +50,7 @@ _BLOCK_ROWS = (
     (23, "IQ4_XS", 256, 136), (24, "I8", 1, 1), (25, "I16", 1, 2), (26, "I32", 1, 4),
     (27, "I64", 1, 8), (28, "F64", 1, 8), (29, "IQ1_M", 256, 56), (30, "BF16", 1, 2),
     (34, "TQ1_0", 256, 54), (35, "TQ2_0", 256, 66), (39, "MXFP4", 32, 17),
+    (40, "NVFP4", 64, 36),
 )  # fmt: skip
 BLOCK_TYPES = {code: BlockType(name, count, length) for code, name, count, length in _BLOCK_ROWS}
 """The types of tensors, by the number that a file has for them."""

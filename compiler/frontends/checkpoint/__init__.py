@@ -1,6 +1,7 @@
 """Language models from folders as Hugging Face's libraries write them, by the network of
 `frontends.gguf`: a table gives each tensor the name that GGUF files have for it, another each key
-of config.json. Weights are used as they are, or rounded to codes when they are loaded.
+of config.json. Weights are used as they are, or rounded to codes when they are loaded; those that
+are quantised already keep their codes.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ingot.compiler.frontends.checkpoint.configuration import read_config
+from ingot.compiler.frontends.checkpoint.quantised import tensors_of
 from ingot.compiler.frontends.checkpoint.weights import CheckpointWeights, Renamed
 from ingot.compiler.frontends.gguf import Layout, build_model
 from ingot.compiler.frontends.gguf.adapters import Lora, open_adapters
@@ -42,8 +44,9 @@ def import_checkpoint(
         folder = Checkpoint(path)
     except (DataLoss, NotFound) as error:
         raise CompileError(str(error)) from None
+    tensors = tensors_of(folder)
     configuration = read_config(folder)
-    renamed = Renamed(folder, configuration)
+    renamed = Renamed(folder, tensors, configuration)
     made = CheckpointWeights(renamed, weights)
     made.adapters = open_adapters(lora)
     producer = f"checkpoint {configuration.name}"

@@ -18,7 +18,7 @@ from ingot.compiler.frontends.gguf.configuration import (
 from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.errors import CompileError
 
-__all__ = ["MODEL_TYPES", "is_unused", "read_config"]
+__all__ = ["MODEL_TYPES", "read_config"]
 
 _LLAMA = Architecture()
 MODEL_TYPES = {
@@ -85,17 +85,6 @@ def read_config(folder: Checkpoint) -> Configuration:
             f"are: {', '.join(MODEL_TYPES)}; export others to ONNX, as with `optimum-cli export "
             "onnx --model FOLDER OUT`"
         )
-    if "quantization_config" in config:
-        raise CompileError(
-            f"{what} has quantised weights, which cannot be read from a folder yet: pass the "
-            "folder of the float model, with weights='int4' or 'int8', or a GGUF file"
-        )
-    for tensor, kind in folder.others.items():
-        if not is_unused(tensor):
-            raise CompileError(
-                f"{what}: tensor '{tensor}' has the dtype {kind}; those that can be compiled are "
-                "F32, F16 and BF16"
-            )
     local, rope = _rope_of(config)
     flat = {**config, **{f"{_SHOWN_ROPE}{key}": value for key, value in rope.items()}}
     experts = "num_local_experts" if "num_local_experts" in config else "num_experts"
@@ -118,11 +107,6 @@ def read_config(folder: Checkpoint) -> Configuration:
     tensors = len(folder.tensors)
     made = read_keys(keys, what, architecture, tensors, types)
     return _with_attention_factor(made, rope)
-
-
-def is_unused(tensor: str) -> bool:
-    """Whether older versions wrote the tensor, which follows from config.json."""
-    return tensor.endswith(".rotary_emb.inv_freq")
 
 
 def _rope_of(config: Mapping[str, Any]) -> tuple[float | None, dict[str, Any]]:

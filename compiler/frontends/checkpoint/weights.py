@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ingot.compiler.frontends.checkpoint.configuration import is_unused
+from collections.abc import Mapping
+
+from ingot.compiler.frontends.checkpoint.quantised import CodedTensor, is_unused
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.pieces import over_rows
 from ingot.compiler.frontends.gguf.weights import Weights
@@ -29,14 +31,16 @@ _NORMS_BEHIND = {
 class Renamed:
     """The tensors of a folder by the names of GGUF files; what has none keeps its own."""
 
-    def __init__(self, folder: Checkpoint, c: Configuration) -> None:
+    def __init__(
+        self, folder: Checkpoint, tensors: Mapping[str, GgufTensor], c: Configuration
+    ) -> None:
         self.folder = folder
         self.is_gemma = c.name.startswith("gemma")
         self.layer = LAYER | (_NORMS_BEHIND if c.name in ("gemma2", "gemma3_text") else {})
         self.tensors: dict[str, GgufTensor] = {}
         self.own: dict[str, str] = {}
         tied = bool(folder.config.get("tie_word_embeddings", self.is_gemma))
-        for name, tensor in folder.tensors.items():
+        for name, tensor in tensors.items():
             if is_unused(name) or (tied and name == "lm_head.weight"):
                 continue
             self.own[self._of(name)] = name
@@ -84,6 +88,9 @@ class CheckpointWeights(Weights):
         return numbers
 
     def _numbers(self, name: str, shape: tuple[int, ...], heads: tuple[int, int] = (1, 0)) -> Value:
+        tensor = self.file.tensors.get(name)
+        if isinstance(tensor, CodedTensor):
+            return self._of_codes(tensor, name, shape)
         numbers = super()._numbers(name, shape, heads)
         is_router = name.endswith(("ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"))
         if self.codes is None or len(shape) == 1 or shape[-1] % _GROUP or is_router:
@@ -92,6 +99,23 @@ class CheckpointWeights(Weights):
         b = self.builder
         groups = b.value("reshape", numbers, shape=(*shape[:-1], shape[-1] // _GROUP, _GROUP))
         return b.value("reshape", made(groups, b), shape=shape)
+
+    def _of_codes(self, tensor: CodedTensor, name: str, shape: tuple[int, ...]) -> Value:
+        """A weight that is quantised already."""
+        if self._found(name, shape) is None:
+            return self.builder.full(0.0, F32, shape)
+        b, reads = self.builder, tensor.reads(self.builder)
+        return self.of_kind(tensor.kind, reads, lambda: tensor.numbers(reads, b))
+
+    def is_known(self, tensor: GgufTensor) -> bool:
+        return isinstance(tensor, CodedTensor) or super().is_known(tensor)
+
+    def rows_for(self, x: Value, name: str) -> Value:
+        tensor = self.file.tensors.get(f"{name}.weight")
+        order = tensor.order(self.builder) if isinstance(tensor, CodedTensor) else None
+        if order is None:
+            return x
+        return self.builder.value("take", x, order, axis=1, mode="clamp")
 
 
 def _of_bytes(x: Value, b: Builder) -> Value:

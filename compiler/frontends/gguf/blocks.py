@@ -12,9 +12,10 @@ from math import prod
 
 import numpy as np
 
+from ingot.compiler.frontends.gguf.fields import Fields
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim, known_dim
+from ingot.compiler.ir.dims import known_dim
 from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
 from ingot.hal.spec import dtype
 
@@ -42,11 +43,12 @@ def decode(type: str, rows: Value, builder: Builder) -> Value:
     return _BLOCKS[type](bytes)
 
 
-class _Bytes:
+class _Bytes(Fields):
     """Fields of the blocks of rows u8[..., bytes]. `take` gives them one behind another."""
 
     def __init__(self, rows: Value, builder: Builder) -> None:
-        self.rows, self.b, self.at = rows, builder, 0
+        super().__init__(builder)
+        self.rows, self.at = rows, 0
         self.outer = tensor_type(rows).shape[:-1]
 
     def blocks(self, length: int) -> None:
@@ -63,56 +65,16 @@ class _Bytes:
 
     def half(self) -> Value:
         """The next two bytes as f16: f32[..., blocks]."""
-        return self.float(self.b.value("reinterpret", self.take(2), dtype=dtype("f16")))
-
-    def reshape(self, x: Value, shape: Sequence[Dim]) -> Value:
-        return self.b.value("reshape", x, shape=tuple(shape))
+        return self.floats_of(self.take(2), "f16")
 
     def ends(self, x: Value, *shape: int) -> Value:
         """The value with these dims behind [..., blocks]."""
         return self.reshape(x, (*self.outer, *shape))
 
-    def part(self, x: Value, start: int, limit: int) -> Value:
-        """Elements of the last axis."""
-        shape = tensor_type(x).shape
-        first = (*(0 for _ in shape[:-1]), start)
-        return self.b.value("slice", x, start=first, limit=(*shape[:-1], limit))
-
-    def float(self, x: Value) -> Value:
-        return self.b.value("convert", x, dtype=dtype("f32"))
-
-    def signed(self, x: Value) -> Value:
-        return self.b.value("bitcast", x, dtype=dtype("i8"))
-
-    def apply(self, name: str, x: Value, number: int) -> Value:
-        """An op on each element and a number."""
-        type = tensor_type(x)
-        return self.b.value(name, x, self.b.full(number, type.dtype, type.shape))
-
-    def fields(self, x: Value, count: int, bits: int) -> Value:
-        """`count` fields of `bits` bits of each byte, low ones first, before the last axis."""
-        *outer, length = tensor_type(x).shape
-        shape = (*outer, count, length)
-        axis = len(outer)
-        places = self.b.constant(np.arange(0, count * bits, bits, dtype=np.uint8))
-        places = self.b.value("broadcast", places, shape=shape, dimensions=(axis,))
-        wide = (*range(axis), axis + 1)
-        x = self.b.value("broadcast", x, shape=shape, dimensions=wide)
-        x = self.b.value("shift_right_logical", x, places)
-        return self.apply("and", x, (1 << bits) - 1)
-
-    def joined(self, low: Value, high: Value, bits: int) -> Value:
-        """high << bits | low."""
-        return self.b.value("or", low, self.apply("shift_left", high, bits))
-
-    def behind(self, *xs: Value) -> Value:
-        """The values one behind another on their last axis."""
-        return self.b.value("concatenate", *xs, axis=tensor_type(xs[0]).rank - 1)
-
     def times(self, x: Value, factor: Value) -> Value:
         """[..., blocks, n] times [..., blocks], as f32."""
         x = self.float(x)
-        return self.b.value("mul", x, self._spread(factor, tensor_type(x).shape))
+        return self.b.value("mul", x, self.spread(factor, tensor_type(x).shape))
 
     def numbers(
         self, codes: Value, scales: Value, zero: int = 0, minima: Value | None = None
@@ -121,15 +83,12 @@ class _Bytes:
         shape, result = tensor_type(codes).shape, self.float(codes)
         if zero:
             result = self.apply("sub", result, zero)
-        result = self.b.value("mul", result, self._spread(scales, shape))
+        result = self.b.value("mul", result, self.spread(scales, shape))
         if minima is not None:
-            result = self.b.value("sub", result, self._spread(minima, shape))
+            result = self.b.value("sub", result, self.spread(minima, shape))
         first = len(self.outer) - 1
         elements = prod(dim for dim in shape[first:] if isinstance(dim, int))
         return self.reshape(result, (*shape[:first], elements))
-
-    def _spread(self, x: Value, shape: tuple[Dim, ...]) -> Value:
-        return self.b.value("broadcast", x, shape=shape, dimensions=tuple(range(len(shape) - 1)))
 
 
 def _q8_0(x: _Bytes) -> Value:
@@ -164,17 +123,42 @@ def _q5_1(x: _Bytes) -> Value:
     return x.numbers(_five_bits(x), scale, minima=x.b.value("neg", least))
 
 
-def _looked_up(x: _Bytes, scale: Value, numbers: Sequence[int]) -> Value:
-    """Codes of 4 bits that stand for these numbers."""
-    codes = x.ends(x.fields(x.take(16), 2, 4), 32)
+def _looked_up(x: _Bytes, codes: Value, scale: Value, numbers: Sequence[int]) -> Value:
+    """Codes that stand for these numbers, times scales."""
     table = x.b.constant(np.array(numbers, np.int8))
     codes = x.b.value("convert", codes, dtype=dtype("i32"))
     return x.numbers(x.b.value("take", table, codes, axis=0, mode="clamp"), scale)
 
 
+_IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+_TWICE_F4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+
+
 def _iq4_nl(x: _Bytes) -> Value:
-    table = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-    return _looked_up(x, x.half(), table)
+    scale = x.half()
+    return _looked_up(x, x.ends(x.fields(x.take(16), 2, 4), 32), scale, _IQ4)
+
+
+def _iq4_xs(x: _Bytes) -> Value:
+    """Scales of 6 bits, 32 more than they are: the upper 2 bits of all, then the lower 4."""
+    factor, high, low = x.half(), x.stream(x.take(2), 2), x.stream(x.take(4), 4)
+    scales = x.signed(x.apply("sub", x.joined(low, high, 4), 32))
+    codes = x.ends(x.fields(x.take(8, 16), 2, 4), 8, 32)
+    return _looked_up(x, codes, x.times(scales, factor), _IQ4)
+
+
+def _nvfp4(x: _Bytes) -> Value:
+    """Scales are half of f8e4m3 without a sign, whose bits are those of f16 less 8 in the exponent;
+    NaN counts as 0."""
+    bytes = x.take(4)
+    is_nan, bits = x.compared(bytes, 127, "eq"), x.apply("and", bytes, 127)
+    wide = x.apply("shift_left", x.b.value("convert", bits, dtype=dtype("u16")), 7)
+    scale = x.float(x.b.value("bitcast", wide, dtype=dtype("f16")))
+    scale = x.apply("mul", scale, 128.0)
+    zero = x.b.full(0.0, "f32", tensor_type(scale).shape)
+    scale = x.b.value("select", is_nan, zero, scale)
+    scale = x.float(x.b.value("convert", scale, dtype=dtype("f16")))
+    return _looked_up(x, x.ends(x.fields(x.take(4, 8), 2, 4), 4, 16), scale, _TWICE_F4)
 
 
 def _mxfp4(x: _Bytes) -> Value:
@@ -182,11 +166,10 @@ def _mxfp4(x: _Bytes) -> Value:
     exponent = x.b.value("convert", x.reshape(x.take(1), x.outer), dtype=dtype("u16"))
     normal = x.apply("shift_left", x.apply("sub", exponent, 1), 7)
     small = x.b.value("shift_left", x.b.full(1 << 5, "u16", x.outer), exponent)
-    two = x.b.full(2, "u16", x.outer)
-    is_small = x.b.value("compare", exponent, two, direction="lt")
+    is_small = x.compared(exponent, 2, "lt")
     bits = x.b.value("select", is_small, small, normal)
     scale = x.float(x.b.value("bitcast", bits, dtype=dtype("bf16")))
-    return _looked_up(x, scale, (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12))
+    return _looked_up(x, x.ends(x.fields(x.take(16), 2, 4), 32), scale, _TWICE_F4)
 
 
 def _scales_and_minima(x: _Bytes) -> tuple[Value, Value]:
@@ -239,6 +222,36 @@ def _q2_k(x: _Bytes) -> Value:
     return x.numbers(codes, scales, minima=minima)
 
 
+def _tq2_0(x: _Bytes) -> Value:
+    codes = x.ends(x.fields(x.take(2, 32), 4, 2), 256)
+    return x.numbers(codes, x.half(), zero=1)
+
+
+def _tq1_0(x: _Bytes) -> Value:
+    """Five numbers of three values in a byte, as the digits of a fraction."""
+    codes = x.behind(*(_digits(x, x.take(length), count) for length, count in _DIGITS))
+    return x.numbers(codes, x.half(), zero=1)
+
+
+_DIGITS = ((32, 5), (16, 5), (4, 4))
+"""Bytes of TQ1_0 and how many digits each of them has."""
+
+
+def _digits(x: _Bytes, bytes: Value, count: int) -> Value:
+    """The first digits of each byte / 256 to the base of 3, u8[..., count * bytes]."""
+    u16, (*outer, length) = dtype("u16"), tensor_type(bytes).shape
+    shape = (*outer, count, length)
+    axes = (*range(len(outer)), len(outer) + 1)
+    wide = x.b.value("convert", bytes, dtype=u16)
+    wide = x.b.value("broadcast", wide, shape=shape, dimensions=axes)
+    powers = x.b.constant(3 ** np.arange(count, dtype=np.uint16))
+    powers = x.b.value("broadcast", powers, shape=shape, dimensions=(len(outer),))
+    rest = x.apply("and", x.b.value("mul", wide, powers), 255)
+    digits = x.apply("shift_right_logical", x.apply("mul", rest, 3), 8)
+    digits = x.apply("and", x.b.value("convert", digits, dtype=dtype(U8)), 3)
+    return x.ends(digits, count * known_dim(length))
+
+
 _BLOCKS: dict[str, Callable[[_Bytes], Value]] = {
     "Q8_0": _q8_0,
     "Q4_0": _q4_0,
@@ -251,7 +264,11 @@ _BLOCKS: dict[str, Callable[[_Bytes], Value]] = {
     "Q5_K": _q5_k,
     "Q6_K": _q6_k,
     "IQ4_NL": _iq4_nl,
+    "IQ4_XS": _iq4_xs,
     "MXFP4": _mxfp4,
+    "NVFP4": _nvfp4,
+    "TQ1_0": _tq1_0,
+    "TQ2_0": _tq2_0,
 }
 
 DECODED = ("F32", "F16", "BF16", *_BLOCKS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ingot.compiler.frontends.gguf.adapters import Adapters
@@ -38,15 +38,15 @@ class Tensors(Protocol):
 
 @dataclass(frozen=True)
 class _Kind:
-    """The ops that make numbers of a tensor, which are copied for others of its type and shape:
-    that takes a fraction of the time."""
+    """The ops that make numbers of parameters, which are copied for others of their types and
+    shapes: that takes a fraction of the time."""
 
-    read: Value
+    reads: Sequence[Value]
     ops: Sequence[Op]
     numbers: Value
 
-    def again(self, read: Value, builder: Builder) -> Value:
-        values = {self.read: read}
+    def again(self, reads: Sequence[Value], builder: Builder) -> Value:
+        values = dict(zip(self.reads, reads, strict=True))
         for op in self.ops:
             builder.ops.append(clone_op(op, values))
             builder.ops[-1].location = builder.location
@@ -108,7 +108,10 @@ class Weights:
         with self.builder.at(name):
             k = known_dim(tensor_type(x).shape[-1])
             weight = self._numbers(f"{name}.weight", (length, k), heads)
-            y = self.builder.value("dot_general", x, weight, lhs_contract=(1,), rhs_contract=(1,))
+            rows = self.rows_for(x, name)
+            y = self.builder.value(
+                "dot_general", rows, weight, lhs_contract=(1,), rhs_contract=(1,)
+            )
             if self.adapters is not None and name in self.adapters:
                 y = self.adapters.added(y, x, name, heads, self.builder)
             if f"{name}.bias" not in self:
@@ -117,6 +120,10 @@ class Weights:
             return self.builder.value(
                 "add", y, self.builder.broadcast_to(bias, tensor_type(y).shape)
             )
+
+    def rows_for(self, x: Value, name: str) -> Value:
+        """x[s, k] with the elements of rows in the order in which the weight has them."""
+        return x
 
     def stack(self, name: str, shape: tuple[int, int, int]) -> Value:
         """The weights of all experts, f32[experts, length, k]."""
@@ -129,7 +136,8 @@ class Weights:
             tensor = self._found(name, (self.vocabulary, width))
             if tensor is None:
                 return self.builder.full(0.0, F32, (*tensor_type(ids).shape, width))
-            if "output.weight" not in self and tensor.type.count > 1:
+            is_read_twice = "output.weight" not in self and tensor.type.count > 1
+            if is_read_twice or tensor.type.name not in DECODED:
                 # Products with the table keep codes in panels, where rows are found, too.
                 table = self._numbers(name, tensor.shape)
                 return self.builder.value("take", table, ids, axis=0, mode="check")
@@ -163,12 +171,20 @@ class Weights:
         if tensor is None:
             return self.builder.full(0.0, F32, shape)
         read = parameter(tensor, self.builder)
-        key = (tensor.type.name, tensor.row_shape, heads)
+
+        def write() -> Value:
+            return decode(tensor.type.name, self._turned(read, heads), self.builder)
+
+        return self.of_kind((tensor.type.name, tensor.row_shape, heads), [read], write)
+
+    def of_kind(self, key: object, reads: Sequence[Value], write: Callable[[], Value]) -> Value:
+        """What `write` makes of parameters, by a copy of its ops where some were made for others
+        of the kind."""
         if key in self.kinds:
-            return self.kinds[key].again(read, self.builder)
+            return self.kinds[key].again(reads, self.builder)
         first = len(self.builder.ops)
-        numbers = decode(tensor.type.name, self._turned(read, heads), self.builder)
-        self.kinds[key] = _Kind(read, self.builder.ops[first:], numbers)
+        numbers = write()
+        self.kinds[key] = _Kind(reads, self.builder.ops[first:], numbers)
         return numbers
 
     def _found(self, name: str, shape: tuple[int, ...]) -> GgufTensor | None:
@@ -177,7 +193,7 @@ class Weights:
         problem = ""
         if tensor is None:
             problem = "is missing"
-        elif tensor.type.name not in DECODED:
+        elif not self.is_known(tensor):
             known = ", ".join(DECODED)
             problem = f"has the type {tensor.type.name}; those that can be compiled are: {known}"
         elif tensor.shape != shape:
@@ -187,6 +203,10 @@ class Weights:
             return tensor
         self.problems[f"tensor '{self.file.name_of(name)}' {problem}"] = None
         return None
+
+    def is_known(self, tensor: GgufTensor) -> bool:
+        """Whether numbers can be made of the tensor."""
+        return tensor.type.name in DECODED
 
     def _turned(self, rows: Value, heads: tuple[int, int]) -> Value:
         """Rows with the pairs of each head taken apart."""

@@ -23,6 +23,7 @@ from ingot.compiler.graph.forms.repeats import Repeats, repeated, repeats_of, st
 from ingot.compiler.graph.forms.round_rows import (
     ROUNDED,
     RoundedRows,
+    longest_group,
     rounded_rows,
     why_not_rounded,
 )
@@ -57,7 +58,12 @@ _NARROW = (2, 4)
 
 def fuse_scales(module: Module) -> Module:
     """Keep the codes of weights in every function; returns the module."""
-    functions = WeightFunctions(module, _made_of)
+    longest = longest_group(module)
+
+    def made_of(w: Value, builder: Builder) -> Sequence[Made] | None:
+        return _made_of(w, longest, builder)
+
+    functions = WeightFunctions(module, made_of)
     for function in list(module.functions.values()):
         weights = weights_of(function)
 
@@ -150,11 +156,12 @@ class _Product:
         )
 
 
-def _made_of(w: Value, builder: Builder) -> Sequence[Made] | None:
+def _made_of(w: Value, longest: int | None, builder: Builder) -> Sequence[Made] | None:
     """The codes of a weight [k, n], and the minima of groups of K, if it has some, as codes or
-    [groups, n]. None: it is not made of codes."""
+    [groups, n]. `longest`: the steps of a group in parts of which longer ones are taken. None: it
+    is not made of codes."""
     split = _without_minima(w, builder)
-    coded = _coded(w if split is None else split[0], builder)
+    coded = _coded(w if split is None else split[0], builder, longest=longest)
     if split is None or coded is None:
         return None if coded is None else [coded]
     minima = split[1]
@@ -165,13 +172,17 @@ def _made_of(w: Value, builder: Builder) -> Sequence[Made] | None:
     return [coded, _coded(small, builder, in_planes=False) or Made((small,), k // group, {})]
 
 
-def _coded(w: Value, builder: Builder, in_planes: bool = True) -> Made | None:
+def _coded(
+    w: Value, builder: Builder, in_planes: bool = True, longest: int | None = None
+) -> Made | None:
     """The panels of a weight [k, n] that is made of codes."""
     weight = _weight_of(w, builder)
     if weight is None:
         return None
     k, _ = static_shape(w)
     group = _group_of(weight, k)
+    if longest is not None and group > longest and group % longest == 0:
+        group = longest
     bits = _bits_of(weight, group, k, in_planes)
     if bits is None:
         return None
@@ -304,6 +315,8 @@ def _width(codes: Value) -> int:
         least, greatest = int(table.array.min()), int(table.array.max())
         sign = tensor_type(codes).dtype.kind == "i"
         return max(greatest.bit_length(), (-least - 1).bit_length() if least < 0 else 0) + sign
+    if op.name == "take" and Take.of(op).mode == "clamp":  # codes in another order
+        return _width(op.operands[0])
     if tensor_type(codes).dtype.name != "u8":
         return 8
     if op.name in ("concatenate", "or"):

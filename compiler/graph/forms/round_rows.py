@@ -22,6 +22,7 @@ __all__ = [
     "ROUNDED",
     "RoundedRows",
     "expand_scaled",
+    "longest_group",
     "precision_of",
     "rounded_rows",
     "set_precision",
@@ -52,6 +53,12 @@ def set_precision(module: Module, precision: str) -> None:
 def precision_of(module: Module) -> str:
     """What `set_precision` noted."""
     return str(module.attributes.get(_PRECISION, _PRECISIONS[0]))
+
+
+def longest_group(module: Module) -> int | None:
+    """In groups of how many steps of K weights of longer ones are taken, where activations are to
+    be rounded."""
+    return _LONGEST_GROUP // 2 if precision_of(module) == "int8" else None
 
 
 def why_not_rounded(module: Module, rows: Value, group: int) -> str | None:

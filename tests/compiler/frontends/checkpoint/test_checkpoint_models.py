@@ -139,7 +139,8 @@ def test_what_is_wrong_is_told_with_the_names_of_the_folder(tmp_path: Path) -> N
     assert "model_type in config.json is 'bert'" in _refused(tmp_path, {"model_type": "bert"})
     text = _refused(tmp_path, {"num_hidden_layers": 1 << 20})
     assert "'num_hidden_layers' is 1048576, but there are only 21 tensors" in text
-    assert "quantised weights" in _refused(tmp_path, {"quantization_config": {}})
+    text = _refused(tmp_path, {"quantization_config": {"quant_method": "vptq"}})
+    assert "quantised by 'vptq', which cannot be read from a folder; methods that can be" in text
     assert "layer_types is ['full_attention']" in _refused(
         tmp_path, {"layer_types": ["full_attention"]}
     )

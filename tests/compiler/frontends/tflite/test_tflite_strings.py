@@ -158,7 +158,9 @@ def test_what_is_not_taken_of_strings_is_named() -> None:
         read_source(bytes(model))
 
 
-@pytest.mark.parametrize(("place", "number"), [(0, 7), (0, 1 << 30), (4, 99), (8, -1), (12, 1 << 30)])
+@pytest.mark.parametrize(
+    ("place", "number"), [(0, 7), (0, 1 << 30), (4, 99), (8, -1), (12, 1 << 30)]
+)
 def test_damaged_constants_of_strings_are_refused(place: int, number: int) -> None:
     model, _ = one_op("RESHAPE", [WORDS, np.array([6], np.int32)], [("str", (6,))], "", (0, 1))
     head = np.array([6, *np.cumsum([32, *(len(x.encode()) for x in WORDS)])], "<i4").tobytes()

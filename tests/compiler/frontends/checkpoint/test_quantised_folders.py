@@ -1,0 +1,218 @@
+"""Folders of quantised weights: the numbers are those that each method's documentation says, and
+products keep the codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import ingot
+from ingot.compiler.frontends.checkpoint import import_checkpoint
+from ingot.compiler.graph.forms.round_rows import set_precision
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.graph.level import GRAPH
+from ingot.compiler.graph.ops import DotCoded
+from ingot.compiler.graph.passes import run_graph_passes
+from ingot.compiler.graph.rewriter import tensor_ops
+from ingot.compiler.ir.verifier import verify
+from ingot.hal.checkpoint import Checkpoint
+from tests.support.checkpoints import IDS, read_model, write_folder
+from tests.support.quantised_folders import (
+    awq,
+    gptq,
+    integers,
+    llm_int8,
+    packed,
+    write_quantised,
+)
+
+Array = Any
+
+
+def _compressed(**weights: Any) -> dict[str, Any]:
+    groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
+    return {"quant_method": "compressed-tensors", "config_groups": groups, "ignore": ["lm_head"]}
+
+
+CASES: Mapping[str, tuple[Mapping[str, Any], Any, int]] = {
+    "gptq": ({"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": True}, gptq, 4),
+    "gptq zeros": (
+        {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": False},
+        partial(gptq, sym=False),
+        4,
+    ),
+    "gptq v2": (
+        {"quant_method": "gptq", "bits": 4, "sym": False, "checkpoint_format": "gptq_v2"},
+        partial(gptq, sym=False, v2=True),
+        4,
+    ),
+    "gptq order": (
+        {"quant_method": "gptq", "bits": 4, "sym": False, "desc_act": True},
+        partial(gptq, sym=False, order=True),
+        4,
+    ),
+    "gptq whole rows": (
+        {"quant_method": "gptq", "bits": 4, "group_size": -1, "desc_act": True},
+        partial(gptq, group=-1),
+        4,
+    ),
+    "gptq 8 bits": ({"quant_method": "gptq", "bits": 8}, partial(gptq, bits=8), 8),
+    "gptq 3 bits": (
+        {"quant_method": "gptq", "bits": 3, "sym": False},
+        partial(gptq, bits=3, sym=False),
+        3,
+    ),
+    "gptq 2 bits": ({"quant_method": "gptq", "bits": 2}, partial(gptq, bits=2), 2),
+    "awq": ({"quant_method": "awq", "bits": 4, "version": "gemm", "zero_point": True}, awq, 4),
+    "awq symmetric": (
+        {"quant_method": "awq", "bits": 4, "zero_point": False},
+        partial(awq, zero_point=False),
+        4,
+    ),
+    "auto-round": (
+        {"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:auto_gptq"},
+        gptq,
+        4,
+    ),
+    "packed": (_compressed(num_bits=4, symmetric=True, strategy="group"), packed, 4),
+    "packed zeros": (_compressed(num_bits=4, symmetric=False), partial(packed, symmetric=False), 4),
+    "packed order": (
+        _compressed(num_bits=4, symmetric=True, actorder="group"),
+        partial(packed, order=True),
+        4,
+    ),
+    "packed 8 bits": (_compressed(num_bits=8), partial(packed, bits=8, group=-1), 8),
+    "integers": (_compressed(num_bits=8, strategy="channel"), integers, 8),
+    "integers, one scale": (_compressed(num_bits=8), partial(integers, per="tensor"), 8),
+    "integers, zeros": (_compressed(num_bits=8), partial(integers, asymmetric=True), 8),
+    "bitsandbytes int8": ({"quant_method": "bitsandbytes", "load_in_8bit": True}, llm_int8, 8),
+}  # fmt: skip
+"""What config.json says, what writes a weight, and the bits of a code."""
+
+
+def _logits(folder: Path) -> list[Array]:
+    """The logits behind the fifth token of a prompt and the last of four behind it."""
+    module = import_checkpoint(folder)
+    verify(module, GRAPH)
+    parameters, state = Checkpoint(folder).parameters(), {}
+    found = [interpret(module, "prefill", [IDS[:5]], parameters, state)[0]]
+    for id in IDS[5:]:
+        (last,) = interpret(module, "decode", [id], parameters, state)
+    return [*found, last]
+
+
+def _model() -> tuple[dict[str, Any], dict[str, Array]]:
+    """A model whose rows hold whole groups."""
+    config, weights, _ = read_model("llama")
+    return config, weights
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_numbers_are_those_of_the_method(name: str, tmp_path: Path) -> None:
+    quantization, write, bits = CASES[name]
+    config, weights = _model()
+    plain = write_quantised(tmp_path / "coded", config, weights, quantization, write)
+    write_folder(tmp_path / "plain", config, {})
+    save_file(plain, tmp_path / "plain/model.safetensors")
+    for got, expected in zip(_logits(tmp_path / "coded"), _logits(tmp_path / "plain"), strict=True):
+        np.testing.assert_allclose(got, expected, atol=2e-5 * np.abs(expected).max())
+    module = run_graph_passes(import_checkpoint(tmp_path / "coded"))
+    ops = [op for op in tensor_ops(module.functions["decode"].block) if op.name == "dot_coded"]
+    assert {DotCoded.of(op).width for op in ops} == {bits}
+    assert len(ops) == 2 * 7
+    expected = _logits(tmp_path / "plain")
+    parameters = Checkpoint(tmp_path / "coded").parameters()
+    (got,) = interpret(module, "prefill", [IDS[:5]], parameters, {})
+    np.testing.assert_allclose(got, expected[0], atol=2e-5 * np.abs(expected[0]).max())
+
+
+def test_experts_are_stacked(tmp_path: Path) -> None:
+    config, weights, _ = read_model("qwen3 experts")
+    quantization, write, _ = CASES["gptq"]
+    plain = write_quantised(tmp_path / "coded", config, weights, quantization, write)
+    write_folder(tmp_path / "plain", config, {})
+    save_file(plain, tmp_path / "plain/model.safetensors")
+    for got, expected in zip(_logits(tmp_path / "coded"), _logits(tmp_path / "plain"), strict=True):
+        np.testing.assert_allclose(got, expected, atol=2e-5 * np.abs(expected).max())
+
+
+def test_scales_of_whole_rows_meet_rounded_activations(tmp_path: Path) -> None:
+    """A scale of activations counts for 128 of a row, though the weight's counts for all."""
+    config, weights, _ = read_model("llama")
+    config |= {"intermediate_size": 1024, "num_hidden_layers": 1}
+    random = np.random.default_rng(0)
+    for name in list(weights):
+        if ".mlp." in name:
+            shape = (64, 1024) if "down" in name else (1024, 64)
+            weights[name] = random.normal(0, 0.1, shape).astype(np.float32)
+        if ".layers.1." in name:
+            del weights[name]
+    quantization, write, _ = CASES["integers"]
+    write_quantised(tmp_path, config, weights, quantization, write)
+    (expected, *_) = _logits(tmp_path)
+    module = import_checkpoint(tmp_path)
+    set_precision(module, "int8")
+    module = run_graph_passes(module)
+    ops = [op for op in tensor_ops(module.functions["decode"].block) if op.name == "dot_scaled"]
+    assert {DotCoded.of(op).group for op in ops} == {64, 128}
+    assert len(ops) == 7
+    parameters = Checkpoint(tmp_path).parameters()
+    (got,) = interpret(module, "prefill", [IDS[:5]], parameters, {})
+    assert np.abs(got - expected).max() < 0.03 * np.abs(expected).max()
+
+
+def _refused(folder: Path, changes: Mapping[str, Any], **changed: Array | None) -> str:
+    """What is said of a folder of GPTQ with other settings or tensors of a weight."""
+    quantization, write, _ = CASES["gptq zeros"]
+    config, weights = _model()
+
+    def wrong(w: Array) -> Any:
+        parts, plain = write(w)
+        parts |= changed
+        return {name: each for name, each in parts.items() if each is not None}, plain
+
+    write_quantised(folder, config, weights, {**quantization, **changes}, wrong)
+    with pytest.raises(ingot.CompileError) as caught:
+        import_checkpoint(folder)
+    return str(caught.value)
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    text = _refused(tmp_path, {"quant_method": "vptq"})
+    assert "quantised by 'vptq', which cannot be read from a folder" in text
+    assert "gptq, awq" in text
+    assert "pass the folder of the float model, with weights='int4' or 'int8'" in text
+    assert "'bits' is 5; those that can be read are: 2, 3, 4, 8" in _refused(tmp_path, {"bits": 5})
+    text = _refused(tmp_path, {"checkpoint_format": "marlin"})
+    assert "'checkpoint_format' is 'marlin'; those that can be read are: gptq, gptq_v2" in text
+    assert "its qzeros are missing, and it is not symmetric" in _refused(tmp_path, {}, qzeros=None)
+    text = _refused(tmp_path, {}, scales=np.ones((7, 4), np.float16))
+    assert "'model.layers.0.mlp.down_proj': its scales has 7 groups, which do not divide" in text
+    assert "... and 9 more" in text
+    text = _refused(tmp_path, {}, extra=np.zeros(3, np.int32))
+    assert "down_proj.extra' has the dtype I32" in text
+    assert "and those of weights quantised by gptq" in text
+    assert "'version' is 'gemv'" in _refused(tmp_path, {"quant_method": "awq", "version": "gemv"})
+    text = _refused(tmp_path, {"dynamic": {"[": {"bits": 8}}})
+    assert "it has the pattern '['" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gptq order", "awq"])
+def test_a_compiled_folder(name: str, tmp_path: Path) -> None:
+    quantization, write, _ = CASES[name]
+    config, weights = _model()
+    write_quantised(tmp_path, config, weights, quantization, write)
+    expected = _logits(tmp_path)
+    model = ingot.load(ingot.compile(tmp_path, variants=["x86-64-v3"]), parameters=tmp_path)
+    got = model.prefill(IDS[:5]).numpy()
+    np.testing.assert_allclose(got, expected[0], atol=2e-5 * np.abs(expected[0]).max())
+    for id in IDS[5:]:
+        last = model.decode(id).numpy()
+    np.testing.assert_allclose(last, expected[1], atol=2e-5 * np.abs(expected[1]).max())

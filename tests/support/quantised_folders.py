@@ -1,0 +1,166 @@
+"""Folders of quantised weights: float weights rounded and packed as each method's documentation
+says, and the numbers that stand for them, both in NumPy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Array = Any
+Written = tuple[dict[str, Array], Array]
+"""The tensors of a weight by the ends of their names, and its numbers [n, k]."""
+
+
+def words(codes: Array, bits: int) -> Array:
+    """Codes [..., count] one behind another in words i32[..., count * bits / 32]."""
+    spread = (codes[..., None] >> np.arange(bits)) & 1
+    flat = spread.reshape(*codes.shape[:-1], -1, 32).astype(np.uint64)
+    return (flat << np.arange(32, dtype=np.uint64)).sum(-1).astype(np.uint32).view(np.int32)
+
+
+def rounded(w: Array, group: int, bits: int, symmetric: bool, groups: Array) -> Any:
+    """Codes [n, k] without sign, zeros and scales [n, groups]; `groups` tells that of a step."""
+    n, k = w.shape
+    count = k // group
+    scales = np.empty((n, count), np.float32)
+    zeros = np.full((n, count), 1 << (bits - 1))
+    top = (1 << bits) - 1
+    for each in range(count):
+        part = w[:, groups == each]
+        if symmetric:
+            scales[:, each] = 2 * np.abs(part).max(1) / top
+        else:
+            low, high = np.minimum(part.min(1), 0), np.maximum(part.max(1), 0)
+            scales[:, each] = (high - low) / top
+            zeros[:, each] = np.clip(np.rint(-low / scales[:, each]), 1, top)
+    scales = scales.astype(np.float16).astype(np.float32)
+    codes = np.rint(w / scales[:, groups]).astype(int) + zeros[:, groups]
+    return np.clip(codes, 0, top), zeros, scales
+
+
+def numbers(codes: Array, zeros: Array, scales: Array, groups: Array) -> Array:
+    return ((codes - zeros[:, groups]) * scales[:, groups]).astype(np.float32)
+
+
+def _groups(k: int, group: int, order: bool) -> Array:
+    groups = np.arange(k) // group
+    return np.random.default_rng(k).permutation(groups) if order else groups
+
+
+def gptq(
+    w: Array,
+    bits: int = 4,
+    group: int = 32,
+    sym: bool = True,
+    order: bool = False,
+    v2: bool = False,
+) -> Written:
+    group = w.shape[1] if group == -1 else group
+    groups = _groups(w.shape[1], group, order)
+    codes, zeros, scales = rounded(w, group, bits, sym, groups)
+    stored = zeros if v2 else zeros - 1
+    parts = {
+        "qweight": words(codes, bits).T,
+        "qzeros": words(stored.T, bits),
+        "scales": scales.T.astype(np.float16),
+        "g_idx": groups.astype(np.int32),
+    }
+    return parts, numbers(codes, zeros, scales, groups)
+
+
+_NIBBLES = [0, 2, 4, 6, 1, 3, 5, 7]
+"""The column in each half of a byte of a word of AWQ."""
+
+
+def awq(w: Array, group: int = 32, zero_point: bool = True) -> Written:
+    groups = _groups(w.shape[1], group, False)
+    codes, zeros, scales = rounded(w, group, 4, not zero_point, groups)
+
+    def packed(x: Array) -> Array:
+        return words(x.reshape(len(x), -1, 8)[..., _NIBBLES].reshape(len(x), -1), 4)
+
+    parts = {
+        "qweight": packed(codes.T),
+        "qzeros": packed(zeros.T),
+        "scales": scales.T.astype(np.float16),
+    }
+    return parts, numbers(codes, zeros, scales, groups)
+
+
+def packed(
+    w: Array, bits: int = 4, group: int = 32, symmetric: bool = True, order: bool = False
+) -> Written:
+    """pack-quantized of compressed-tensors; with scales of bf16."""
+    n, k = w.shape
+    group = k if group == -1 else group
+    groups = _groups(k, group, order)
+    codes, zeros, scales = rounded(w, group, bits, symmetric, groups)
+    scales = scales.astype(ml_dtypes.bfloat16)
+    missing = -n % 32
+    parts = {
+        "weight_packed": words(codes, bits),
+        "weight_scale": scales,
+        "weight_shape": np.array([n, k]),
+    }
+    if not symmetric:
+        whole = np.pad(zeros.T, ((0, 0), (0, missing)))
+        parts["weight_zero_point"] = words(whole, bits)[:, : -(-n * bits // 32)].T
+    if order:
+        parts["weight_g_idx"] = groups.astype(np.int32)
+    return parts, numbers(codes, zeros, scales.astype(np.float32), groups)
+
+
+def integers(w: Array, per: str = "channel", asymmetric: bool = False) -> Written:
+    """int-quantized of compressed-tensors, a scale for each row or one."""
+    axis = 1 if per == "channel" else None
+    scales = np.abs(w).max(axis, keepdims=True).reshape(-1, 1) / 127
+    zeros = np.full(scales.shape, 3 if asymmetric else 0)
+    codes = np.clip(np.rint(w / scales) + zeros, -128, 127).astype(np.int8)
+    scales = scales.astype(np.float32)
+    parts = {"weight": codes, "weight_scale": scales if axis else scales.reshape(1)}
+    if asymmetric:
+        parts["weight_zero_point"] = zeros.astype(np.int8)
+    return parts, ((codes - zeros) * scales).astype(np.float32)
+
+
+def llm_int8(w: Array) -> Written:
+    """bitsandbytes' int8."""
+    most = np.abs(w).max(1).astype(np.float32)
+    codes = np.rint(w * 127 / most[:, None]).astype(np.int8)
+    parts = {"weight": codes, "SCB": most, "weight_format": np.array(0, np.uint8)}
+    return parts, (codes * (most / 127)[:, None]).astype(np.float32)
+
+
+def write_quantised(
+    folder: Path,
+    config: Mapping[str, Any],
+    weights: Mapping[str, Array],
+    quantization: Mapping[str, Any],
+    write: Any,
+    left: tuple[str, ...] = ("lm_head",),
+) -> dict[str, Array]:
+    """Write a folder whose products have quantised weights but for modules whose names end as one
+    of `left`; gives the numbers of all its weights."""
+    from safetensors.numpy import save_file
+
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(
+        json.dumps({**config, "quantization_config": dict(quantization)})
+    )
+    tensors, plain = {}, {}
+    for name, value in weights.items():
+        module = name.removesuffix(".weight")
+        is_float = value.ndim == 1 or "embed" in name or module.endswith((*left, "mlp.gate"))
+        if is_float or not name.endswith(".weight"):
+            tensors[name], plain[name] = value, value
+            continue
+        parts, plain[name] = write(value)
+        for part, each in parts.items():
+            tensors[f"{module}.{part}"] = np.ascontiguousarray(each)
+    save_file(tensors, folder / "model.safetensors")
+    return plain

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["LAYER", "OF_LAYER", "WHOLE", "kind_of", "product_name"]
+__all__ = ["INTERLEAVED", "LAYER", "OF_LAYER", "WHOLE", "kind_of", "plain_name", "product_name"]
+
+INTERLEAVED = ("glm4", "ernie4_5", "command-r", "cohere2")
+"""Architectures of which both kinds of files have rows that turn together as neighbours. GGUF files
+of others have them so, and folders as halves of a head; or both have halves."""
 
 WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 LAYER = {
@@ -21,6 +25,8 @@ LAYER = {
     "mlp.up_proj": "ffn_up",
     "mlp.gate_up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "mlp.c_fc": "ffn_up",
+    "mlp.c_proj": "ffn_down",
     "mlp.gate": "ffn_gate_inp",
     "mlp.experts.*.gate_proj": "ffn_gate_exps",
     "mlp.experts.*.up_proj": "ffn_up_exps",
@@ -38,9 +44,23 @@ OF_LAYER = re.compile(r"model\.layers\.(\d+)\.(.*)\.(weight|bias)")
 """A tensor of a layer: its number, the part, and weight or bias."""
 
 
+_LANGUAGE = re.compile(r"^(model\.)?language_model\.(model\.|(?=lm_head))?")
+
+
+def plain_name(name: str) -> str:
+    """The name that a tensor of a language model has where there are no other parts beside it:
+    "model.norm.weight" of "model.language_model.norm.weight"."""
+    match = _LANGUAGE.match(name)
+    if not match:
+        return name
+    rest = name[match.end() :]
+    return rest if rest.startswith("lm_head") else f"model.{rest}"
+
+
 def product_name(name: str) -> str:
     """The name of a product, as "blk.0.attn_q", by that of its module in a folder,
     "model.layers.0.self_attn.q_proj"; one that is not known stays."""
+    name = plain_name(name)
     if match := OF_LAYER.fullmatch(f"{name}.weight"):
         number, part, _ = match.groups()
         return f"blk.{number}.{LAYER[part]}" if part in LAYER else name

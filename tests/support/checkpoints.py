@@ -38,6 +38,15 @@ _LLAMA3 |= {"original_max_position_embeddings": 16, "rope_theta": 100.0}
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 _LONG = {"rope_type": "longrope", "original_max_position_embeddings": 4, "rope_theta": 100.0}
 _LONG |= {f"{each}_factor": (1 + np.arange(8) / 5).tolist() for each in ("short", "long")}
+_MINISTRAL = {**_YARN, "rope_theta": 100.0, "original_max_position_embeddings": 4}
+_MINISTRAL |= {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
+_VISION = {
+    "depth": 1, "num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 16,
+    "num_heads": 2, "num_attention_heads": 2, "image_size": 28, "patch_size": 14,
+    "out_hidden_size": 64, "head_dim": 8, "deepstack_visual_indexes": [0],
+    "num_position_embeddings": 4,
+}  # fmt: skip
+_SECTIONS = {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [2, 3, 3]}
 _GEMMA = {"head_dim": 16, "sliding_window": 3, "query_pre_attn_scalar": 24}
 MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "llama": ("Llama", {"rope_scaling": _LLAMA3}),
@@ -59,6 +68,49 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "phi3 long": ("Phi3", {"rope_scaling": _LONG, "original_max_position_embeddings": 4}),
     "mixtral": ("Mixtral", {"num_local_experts": 4}),
     "qwen2 experts": ("Qwen2Moe", {**_MOE, **_SHARED, "norm_topk_prob": False}),
+    "mistral layers": (
+        "Ministral",
+        {
+            "sliding_window": 4,
+            "head_dim": 16,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+    ),
+    "ministral3": ("Ministral3", {"rope_parameters": _MINISTRAL, "head_dim": 16}),
+    "qwen2.5 of images": ("Qwen2_5_VL", {"vision_config": _VISION, "rope_parameters": _SECTIONS}),
+    "qwen3 of images": ("Qwen3VL", {"vision_config": _VISION, "head_dim": 16}),
+    "gemma3 of images": ("Gemma3", {"vision_config": _VISION, **_GEMMA, "num_hidden_layers": 6}),
+    "mistral of images": ("Mistral3", {"vision_config": _VISION, "head_dim": 16}),
+    "olmo2": ("Olmo2", {}),
+    "olmo3": (
+        "Olmo3",
+        {
+            "num_hidden_layers": 4,
+            "sliding_window": 3,
+            "rope_scaling": {**_YARN, "rope_theta": 99.0},
+        },
+    ),
+    "olmoe": ("Olmoe", {**_MOE, "intermediate_size": 32}),
+    "exaone4": ("Exaone4", {"num_hidden_layers": 4, "sliding_window": 3}),
+    "exaone4 whole": ("Exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 2}),
+    "granite": (
+        "Granite",
+        {
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.3,
+            "attention_multiplier": 0.2,
+            "logits_scaling": 2.0,
+        },
+    ),
+    "smollm3": ("SmolLM3", {"num_hidden_layers": 4, "no_rope_layer_interval": 2}),
+    "glm4": ("Glm4", {"head_dim": 16, "attention_bias": True}),
+    "ernie4.5": ("Ernie4_5", {"head_dim": 16, "use_bias": True}),
+    "seed": ("SeedOss", {"head_dim": 24, "attention_bias": True, "attention_out_bias": True}),
+    "cohere": ("Cohere", {"logit_scale": 0.25}),
+    "cohere2": ("Cohere2", {"num_hidden_layers": 4, "sliding_window": 3, "head_dim": 16}),
+    "stablelm": ("StableLm", {"use_qkv_bias": True}),
+    "starcoder2": ("Starcoder2", {"sliding_window": 4}),
+    "arcee": ("Arcee", {}),
     "qwen3 experts": ("Qwen3Moe", {**_MOE, "head_dim": 16, "norm_topk_prob": True}),
 }
 """The class of each and its options beyond `_SIZES`."""
@@ -90,7 +142,11 @@ def adapter_of(name: str, weights: Mapping[str, Array]) -> tuple[Any, float, dic
 
 def options_of(name: str) -> dict[str, Any]:
     """The options of a configuration."""
-    return {**_SIZES, **MODELS[name][1]}
+    options = {**_SIZES, **MODELS[name][1]}
+    if "vision_config" not in options:
+        return options
+    vision = options.pop("vision_config")
+    return {"text_config": options, "vision_config": vision, "tie_word_embeddings": False}
 
 
 def weights_of(shapes: Mapping[str, list[int]], is_gemma: bool) -> dict[str, Array]:

@@ -37,11 +37,41 @@ class Shape:
     chosen: int = 2
     shared: int = 0  # features of the expert of all tokens
 
+    @property
+    def is_centered(self) -> bool:
+        """Whether norms are those of LayerNorm."""
+        return self.architecture in ("command-r", "cohere2", "stablelm", "starcoder2")
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether attention and network read the same norm."""
+        return self.architecture in ("command-r", "cohere2")
+
+    @property
+    def is_interleaved(self) -> bool:
+        """Whether neighbours turn, not halves."""
+        return self.architecture in (
+            "llama", "mistral3", "granite", "smollm3", "glm4", "ernie4_5", "command-r", "cohere2",
+            "arcee",
+        )  # fmt: skip
+
+    def is_rotated(self, layer: int) -> bool:
+        """Whether a layer turns queries and keys."""
+        if self.architecture == "smollm3":
+            return (layer + 1) % 4 > 0
+        has_windows = "attention.sliding_window" in self.metadata
+        is_mixed = self.architecture in ("exaone4", "cohere2") and has_windows
+        return not is_mixed or self.has_window(layer)
+
     def has_window(self, layer: int) -> bool:
         """Whether a layer sees the last positions only."""
-        period = {"gemma2": 2, "gemma3": 6}.get(self.architecture, 0)
+        period = {"gemma2": 2, "gemma3": 6, "olmo2": 4, "exaone4": 4, "cohere2": 4}.get(
+            self.architecture, 0
+        )
+        if "attention.sliding_window" not in self.metadata:
+            return False
         if self.architecture == "phi3":
-            return "attention.sliding_window" in self.metadata
+            return True
         return period > 0 and layer % period < period - 1
 
 
@@ -76,6 +106,35 @@ SHAPES = {
                   "rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
     ),
     "phi3": Shape("phi3", rope_length=12, metadata={"attention.sliding_window": 4}),
+    "mistral3": Shape("mistral3", metadata={
+        "attention.temperature_scale": 0.1, "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 4,
+        "rope.scaling.yarn_log_multiplier": 1.0, "rope.freq_base": 100.0,
+    }),
+    "qwen2vl": Shape("qwen2vl", metadata={"rope.dimension_sections": [2, 3, 3, 0]}),
+    "qwen3vl": Shape("qwen3vl", metadata={"rope.dimension_sections": [3, 3, 2, 0]}),
+    "olmo2": Shape("olmo2"),
+    "olmo3": Shape("olmo2", layers=4, metadata={
+        "attention.sliding_window": 3, "attention.sliding_window_pattern": [True] * 3 + [False],
+        "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+        "rope.scaling.original_context_length": 16, "rope.freq_base": 100.0,
+    }),
+    "olmoe": Shape("olmoe", kv_heads=4, experts=6, chosen=3, feed=32),
+    "exaone4": Shape("exaone4"),
+    "exaone4 windows": Shape("exaone4", layers=4, metadata={"attention.sliding_window": 3}),
+    "granite": Shape("granite", metadata={
+        "embedding_scale": 3.0, "residual_scale": 0.3, "attention.scale": 0.2, "logit_scale": 2.0,
+    }),
+    "smollm3": Shape("smollm3", layers=4),
+    "glm4": Shape("glm4", rope_length=8),
+    "ernie4_5": Shape("ernie4_5"),
+    "command-r": Shape("command-r", tied=True, metadata={"logit_scale": 0.25}),
+    "cohere2": Shape("cohere2", tied=True, layers=4, metadata={
+        "logit_scale": 0.25, "attention.sliding_window": 3,
+    }),
+    "stablelm": Shape("stablelm", rope_length=8),
+    "starcoder2": Shape("starcoder2"),
+    "arcee": Shape("arcee"),
     "mixtral": Shape(experts=4, feed=32),
     "qwen2moe": Shape("qwen2moe", experts=6, chosen=3, feed=32, shared=48),
     "qwen3moe": Shape("qwen3moe", experts=8, feed=32),
@@ -103,8 +162,10 @@ KEYS = {
 PEER_SHAPES = {
     name: replace(shape, vocabulary=len(TOKENS), metadata={} if name == "phi3" else shape.metadata)
     for name, shape in SHAPES.items()
+    if name != "exaone4 windows"
 }
-"""Models that llama.cpp reads, too; it leaves the window of phi3 out."""
+"""Models that llama.cpp reads, too; it leaves the window of phi3 out, and knows those of exaone4 by
+the number of layers."""
 
 
 def write_model(
@@ -169,10 +230,21 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
         if shape.shared:
             keys["expert_shared_feed_forward_length"] = shape.shared
     keys |= shape.metadata
+    if shape.is_centered:
+        keys["attention.layer_norm_epsilon"] = keys.pop("attention.layer_norm_rms_epsilon")
     add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
     add[list] = writer.add_array
     for key, value in keys.items():
         add[type(value)](f"{writer.arch}.{key}", value)
+
+
+_QKV = ("attn_q", "attn_k", "attn_v")
+_BIASED = {
+    **dict.fromkeys(("qwen2", "qwen2moe", "qwen2vl", "glm4"), _QKV),
+    "stablelm": (*_QKV, "attn_norm", "ffn_norm"),
+    "starcoder2": (*_QKV, "attn_output", "ffn_up", "ffn_down", "attn_norm", "ffn_norm"),
+}
+"""Parts of layers that have a bias."""
 
 
 def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
@@ -182,6 +254,9 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
     layer = {"attn_norm": (width,), "attn_output": (width, queries), "ffn_norm": (width,)}
     if has == "phi3":
         layer |= {"attn_qkv": (queries + 2 * keys, width), "ffn_up": (2 * shape.feed, width)}
+    elif has in ("glm4", "starcoder2", "arcee"):
+        layer |= {"attn_q": (queries, width), "attn_k": (keys, width), "attn_v": (keys, width)}
+        layer |= {"ffn_up": (shape.feed * (2 if has == "glm4" else 1), width)}
     else:
         layer |= {"attn_q": (queries, width), "attn_k": (keys, width), "attn_v": (keys, width)}
         layer |= {"ffn_gate": (shape.feed, width), "ffn_up": (shape.feed, width)}
@@ -194,19 +269,26 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
     if shape.shared:
         layer |= {"ffn_gate_inp_shexp": (width,), "ffn_down_shexp": (width, shape.shared)}
         layer |= {f"ffn_{part}_shexp": (shape.shared, width) for part in ("gate", "up")}
-    if has in ("qwen3", "qwen3moe", "gemma3"):
+    if has in ("qwen3", "qwen3vl", "qwen3moe", "gemma3", "exaone4"):
         layer |= {"attn_q_norm": (shape.head_length,), "attn_k_norm": (shape.head_length,)}
-    if has in ("gemma2", "gemma3"):
+    if has in ("olmo2", "olmoe"):
+        layer |= {"attn_q_norm": (queries,), "attn_k_norm": (keys,)}
+    if has in ("olmo2", "exaone4"):
+        del layer["attn_norm"], layer["ffn_norm"]
+    if shape.is_parallel:
+        del layer["ffn_norm"]
+    if has in ("gemma2", "gemma3", "olmo2", "exaone4", "glm4"):
         layer |= {"post_attention_norm": (width,), "post_ffw_norm": (width,)}
     result = {"token_embd.weight": (shape.vocabulary, width)}
     if shape.has_rope_factors:
         result["rope_freqs.weight"] = (shape.head_length // 2,)
     for number in range(shape.layers):
         result |= {f"blk.{number}.{part}.weight": dims for part, dims in layer.items()}
-        if has in ("qwen2", "qwen2moe"):
-            for part in ("attn_q", "attn_k", "attn_v"):
-                result[f"blk.{number}.{part}.bias"] = layer[part][:1]
+        for part in _BIASED.get(has, ()):
+            result[f"blk.{number}.{part}.bias"] = layer[part][:1]
     result["output_norm.weight"] = (width,)
+    if has in ("stablelm", "starcoder2"):
+        result["output_norm.bias"] = (width,)
     if not shape.tied:
         result["output.weight"] = (shape.vocabulary, width)
     return result
@@ -216,31 +298,47 @@ def logits(shape: Shape, weights: Mapping[str, Array], ids: Array) -> Array:
     """The logits behind each of the tokens, [count, vocabulary], in f64."""
     w = {name: value.astype(np.float64) for name, value in weights.items()}
     is_gemma = shape.architecture.startswith("gemma")
-    x = w["token_embd.weight"][ids] * (shape.width**0.5 if is_gemma else 1)
+    scale = {key: shape.metadata.get(f"{key}_scale", 1.0) for key in ("residual", "embedding")}
+    x = w["token_embd.weight"][ids] * (shape.width**0.5 if is_gemma else scale["embedding"])
     for layer in range(shape.layers):
         start = f"blk.{layer}."
         part = {name.removeprefix(start): w[name] for name in w if name.startswith(start)}
+        if shape.is_centered:
+            part["centered"] = np.ones(1)
         part["factors"] = w.get("rope_freqs.weight", np.ones(1))
-        y = _attention(shape, part, _norm(x, part["attn_norm.weight"]), layer)
-        x = x + _normed(y, part, "post_attention_norm.weight")
+        before = _normed(x, part, "attn_norm")
+        y = _attention(shape, part, before, layer)
+        x = x + _normed(y, part, "post_attention_norm") * scale["residual"]
         feed = _mixture if shape.experts else _feed_forward
-        y = feed(shape, part, _norm(x, part["ffn_norm.weight"]))
-        x = x + _normed(y, part, "post_ffw_norm.weight")
-    x = _norm(x, w["output_norm.weight"])
-    return _capped(x @ w.get("output.weight", w["token_embd.weight"]).T,
-                   shape.metadata.get("final_logit_softcapping"))  # fmt: skip
+        y = feed(shape, part, before if shape.is_parallel else _normed(x, part, "ffn_norm"))
+        x = x + _normed(y, part, "post_ffw_norm") * scale["residual"]
+    if shape.is_centered:
+        w["centered"] = np.ones(1)
+    x = _normed(x, w, "output_norm")
+    y = x @ w.get("output.weight", w["token_embd.weight"]).T
+    factor = shape.metadata.get("logit_scale", 1.0)
+    y = y / factor if shape.architecture == "granite" else y * factor
+    return _capped(y, shape.metadata.get("final_logit_softcapping"))
 
 
 def _feed_forward(
     shape: Shape, part: Mapping[str, Array], x: Array, suffix: str = "", index: Any = ...
 ) -> Array:
     gate, up, down = (part.get(f"ffn_{n}{suffix}.weight", x)[index] for n in ("gate", "up", "down"))
-    up = x @ up.T
+    up = x @ up.T + part.get("ffn_up.bias", 0)
+    if shape.architecture == "arcee":
+        return np.maximum(up, 0) ** 2 @ down.T
+    if shape.architecture == "starcoder2":
+        return _gelu(up) @ down.T + part["ffn_down.bias"]
     gate, up = (x @ gate.T, up) if f"ffn_gate{suffix}.weight" in part else np.split(up, 2, -1)
     active = gate / (1 + np.exp(-gate))
     if shape.architecture.startswith("gemma"):
-        active = gate * (1 + np.tanh((2 / np.pi) ** 0.5 * (gate + 0.044715 * gate**3))) / 2
+        active = _gelu(gate)
     return (active * up) @ down.T
+
+
+def _gelu(x: Array) -> Array:
+    return x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2
 
 
 def _mixture(shape: Shape, part: Mapping[str, Array], x: Array) -> Array:
@@ -249,7 +347,8 @@ def _mixture(shape: Shape, part: Mapping[str, Array], x: Array) -> Array:
     y = np.zeros_like(x)
     for row, share in enumerate(shares):
         chosen = np.argsort(-share)[: shape.chosen]
-        whole = 1 if shape.architecture == "qwen2moe" else share[chosen].sum()
+        is_whole = shape.architecture in ("qwen2moe", "olmoe")
+        whole = 1 if is_whole else share[chosen].sum()
         for expert in chosen:
             made = _feed_forward(shape, part, x[row], "_exps", expert)
             y[row] += made * share[expert] / whole
@@ -264,8 +363,13 @@ def _norm(x: Array, weight: Array) -> Array:
 
 
 def _normed(x: Array, part: Mapping[str, Array], name: str) -> Array:
-    """x, normalized if there is a weight of this name."""
-    return _norm(x, part[name]) if name in part else x
+    """x, normalized if there is a weight of this name; less its mean where there is a bias, or the
+    model wants that."""
+    if f"{name}.weight" not in part:
+        return x
+    if "centered" in part:
+        x = x - x.mean(-1, keepdims=True)
+    return _norm(x, part[f"{name}.weight"]) + part.get(f"{name}.bias", 0)
 
 
 def _capped(x: Array, cap: float | None) -> Array:
@@ -281,14 +385,20 @@ def _attention(shape: Shape, part: Mapping[str, Array], x: Array, layer: int) ->
         q, k, v = (
             x @ part[f"attn_{name}.weight"].T + part.get(f"attn_{name}.bias", 0) for name in "qkv"
         )
+    if part.get("attn_q_norm.weight", x).shape == (queries,):
+        q, k = (_normed(each, part, f"attn_{name}_norm") for name, each in (("q", q), ("k", k)))
     q, k, v = (each.reshape(count, -1, length) for each in (q, k, v))
-    q, k = (
-        _turned(shape, _normed(each, part, f"attn_{name}_norm.weight"), layer, part["factors"])
-        for name, each in (("q", q), ("k", k))
-    )
+    if part.get("attn_q_norm.weight", x).shape == (length,):
+        q, k = (_normed(each, part, f"attn_{name}_norm") for name, each in (("q", q), ("k", k)))
+    if shape.is_rotated(layer):
+        q, k = (_turned(shape, each, layer, part["factors"]) for each in (q, k))
+    if warmth := shape.metadata.get("attention.temperature_scale"):
+        steps = np.arange(count) // shape.metadata["rope.scaling.original_context_length"]
+        q = q * (1 + warmth * np.log(1 + steps))[:, None, None]
     group = shape.heads // shape.kv_heads
     k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
-    scores = np.einsum("ihd,jhd->hij", q, k) * length**-0.5
+    scores = np.einsum("ihd,jhd->hij", q, k)
+    scores *= shape.metadata.get("attention.scale", length**-0.5)
     scores = _capped(scores, shape.metadata.get("attn_logit_softcapping"))
     seen = np.tri(count, dtype=bool)
     if shape.has_window(layer):
@@ -297,7 +407,7 @@ def _attention(shape: Shape, part: Mapping[str, Array], x: Array, layer: int) ->
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     y = np.einsum("hij,jhd->ihd", weights, v)
-    return y.reshape(count, -1) @ part["attn_output.weight"].T
+    return y.reshape(count, -1) @ part["attn_output.weight"].T + part.get("attn_output.bias", 0)
 
 
 def _turned(shape: Shape, x: Array, layer: int, factors: Array) -> Array:
@@ -305,16 +415,19 @@ def _turned(shape: Shape, x: Array, layer: int, factors: Array) -> Array:
     base = shape.metadata.get("rope.freq_base", 10000.0)
     divisor, scale = shape.metadata.get("rope.scaling.factor", 1.0), 1.0
     if shape.metadata.get("rope.scaling.type") == "yarn":
-        scale = 0.1 * np.log(divisor) + 1
+        log = shape.metadata.get("rope.scaling.yarn_log_multiplier", 0.0)
+        scale = (0.1 * np.log(divisor) + 1) / (0.1 * log * np.log(divisor) + 1)
         divisor = _yarn(divisor, base, length, shape.metadata)
     if shape.architecture == "gemma3" and shape.has_window(layer):
         base, divisor = 10000.0, 1.0
+    if shape.architecture == "olmo2" and shape.has_window(layer):
+        divisor, scale = 1.0, 1.0
     frequencies = base ** (-np.arange(0, length, 2) / length) / divisor / factors
     angles = np.arange(len(x))[:, None] * frequencies
     cosine, sine = (f(angles)[:, None] * scale for f in (np.cos, np.sin))
     result = x.copy()
     a, b = slice(0, length, 2), slice(1, length, 2)
-    if shape.architecture != "llama":
+    if not shape.is_interleaved:
         a, b = slice(0, length // 2), slice(length // 2, length)
     result[..., a] = x[..., a] * cosine - x[..., b] * sine
     result[..., b] = x[..., b] * cosine + x[..., a] * sine
@@ -326,5 +439,5 @@ def _yarn(factor: float, base: float, length: int, metadata: Mapping[str, Any]) 
     original = metadata["rope.scaling.original_context_length"]
     ends = [length * np.log(original / (n * 2 * np.pi)) / (2 * np.log(base)) for n in (32, 1)]
     low, high = max(np.floor(ends[0]), 0), min(np.ceil(ends[1]), length - 1)
-    slow = np.clip((np.arange(length // 2) - low) / (high - low), 0, 1)
+    slow = np.clip((np.arange(length // 2) - low) / max(high - low, 1e-3), 0, 1)
     return 1 / (slow / factor + 1 - slow)

@@ -18,7 +18,7 @@ from ingot.compiler.frontends.gguf.configuration import (
 from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.errors import CompileError
 
-__all__ = ["MODEL_TYPES", "read_config"]
+__all__ = ["MODEL_TYPES", "read_config", "text_config"]
 
 _LLAMA = Architecture()
 MODEL_TYPES = {
@@ -33,8 +33,49 @@ MODEL_TYPES = {
     "gemma2": ARCHITECTURES["gemma2"],
     "gemma3_text": ARCHITECTURES["gemma3"],
     "phi3": ARCHITECTURES["phi3"],
+    "ministral": replace(_LLAMA, window_period=-1),
+    "ministral3": _LLAMA,
+    "qwen2_vl_text": ARCHITECTURES["qwen2"],
+    "qwen2_5_vl_text": ARCHITECTURES["qwen2"],
+    "qwen3_vl_text": ARCHITECTURES["qwen3"],
+    "olmo2": ARCHITECTURES["olmo2"],
+    "olmo3": ARCHITECTURES["olmo2"],
+    "olmoe": ARCHITECTURES["olmoe"],
+    "exaone4": ARCHITECTURES["exaone4"],
+    "granite": replace(_LLAMA, divides_logits=True),
+    "smollm3": _LLAMA,
+    "glm4": ARCHITECTURES["glm4"],
+    "ernie4_5": ARCHITECTURES["ernie4_5"],
+    "seed_oss": _LLAMA,
+    "cohere": ARCHITECTURES["command-r"],
+    "cohere2": ARCHITECTURES["cohere2"],
+    "stablelm": ARCHITECTURES["stablelm"],
+    "starcoder2": replace(ARCHITECTURES["starcoder2"], window_period=-1),
+    "arcee": replace(ARCHITECTURES["arcee"], is_interleaved=False),
 }
-"""Models that can be compiled, by their `model_type`."""
+"""Models that can be compiled, by their `model_type`; of those that see images too, their
+`text_config` has it."""
+
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "gemma3_text": {
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131072,
+        "rms_norm_eps": 1e-6,
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 4096,
+        "rope_theta": 1e6,
+    },
+}
+"""What models have whose config.json leaves it out."""
+
+_WITHOUT: dict[str, tuple[str, ...]] = {
+    "stablelm": ("use_parallel_residual", "qk_layernorm"),
+    "cohere": ("use_qk_norm",),
+    "olmoe": ("clip_qkv",),
+}
+"""What a model may have that cannot be compiled."""
 
 _NAMES = {
     "block_count": "num_hidden_layers",
@@ -52,6 +93,9 @@ _NAMES = {
     "expert_used_count": "num_experts_per_tok",
     "expert_feed_forward_length": "moe_intermediate_size",
     "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+    "attention.scale": "attention_multiplier",
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
 }
 """Keys of GGUF files, as config.json has them."""
 
@@ -66,18 +110,23 @@ _ROPE = {
     "rope.scaling.high_freq_factor": "high_freq_factor",
     "rope.scaling.short_factor": "short_factor",
     "rope.scaling.long_factor": "long_factor",
+    "attention.temperature_scale": "llama_4_scaling_beta",
 }
 """Those that stand in `rope_parameters`."""
 
 _SHOWN_ROPE = "rope_parameters."
-_GELU = ("gelu_pytorch_tanh", "gelu_tanh", "gelu")
+_ACTIVATIONS = {
+    "silu": ("silu",),
+    "gelu": ("gelu_pytorch_tanh", "gelu_tanh", "gelu"),
+    "relu2": ("relu2",),
+}
 _WINDOW = "sliding_attention"
 
 
 def read_config(folder: Checkpoint) -> Configuration:
     """The configuration of a folder. CompileError: config.json lacks something, or asks for what
     cannot be compiled."""
-    config, what = folder.config, f"the model in '{folder.path}'"
+    config, what = text_config(folder), f"the model in '{folder.path}'"
     name = config.get("model_type")
     if not isinstance(name, str) or name not in MODEL_TYPES:
         raise CompileError(
@@ -85,18 +134,29 @@ def read_config(folder: Checkpoint) -> Configuration:
             f"are: {', '.join(MODEL_TYPES)}; export others to ONNX, as with `optimum-cli export "
             "onnx --model FOLDER OUT`"
         )
+    config = {**_DEFAULTS.get(name, {}), **config}
     local, rope = _rope_of(config)
     flat = {**config, **{f"{_SHOWN_ROPE}{key}": value for key, value in rope.items()}}
     experts = "num_local_experts" if "num_local_experts" in config else "num_experts"
     names = {**_NAMES, "expert_count": experts}
+    if name == "granite":
+        names["logit_scale"] = "logits_scaling"
+    epsilon = "norm_epsilon" if "norm_epsilon" in config else "layer_norm_eps"
+    names["attention.layer_norm_epsilon"] = epsilon
     if not config.get("use_sliding_window", True):
         flat.pop("sliding_window", None)
     keys = Keys(flat, name, names | {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()})
-    for key, plain in (("mscale", None), ("mscale_all_dim", None), ("truncate", True)):
-        if rope.get(key, plain) != plain:
-            keys.problems.append(
-                f"the key '{_SHOWN_ROPE}{key}' is {shown(rope[key])}, which is not supported"
-            )
+    if rope.get("truncate", True) is not True:
+        keys.problems.append(
+            f"the key '{_SHOWN_ROPE}truncate' is {shown(rope['truncate'])}, which is not supported"
+        )
+    for key in _WITHOUT.get(name, ()):
+        if config.get(key):
+            keys.problems.append(f"the key '{key}' is {shown(config[key])}, which is not supported")
+    parts = config.get("rope_parameters")
+    window = parts.get(_WINDOW) if isinstance(parts, dict) else None
+    if isinstance(window, dict) and window.get("rope_type", "default") != "default":
+        keys.problems.append("positions of layers with windows are scaled, which is not supported")
     architecture = _architecture(name, config, local, keys)
     partial = config.get("partial_rotary_factor", rope.get("partial_rotary_factor"))
     if isinstance(partial, (int, float)) and 0 < partial < 1:
@@ -105,8 +165,17 @@ def read_config(folder: Checkpoint) -> Configuration:
         flat["rope.dimension_count"] = int(length * partial)
     types = _window_layers(config, keys, architecture)
     tensors = len(folder.tensors)
-    made = read_keys(keys, what, architecture, tensors, types)
+    made = read_keys(keys, what, architecture, tensors, types, _rotated_layers(config, keys))
     return _with_attention_factor(made, rope)
+
+
+def text_config(folder: Checkpoint) -> dict[str, Any]:
+    """What config.json says of the language model: all, or a part where there are others."""
+    inner = folder.config.get("text_config")
+    if not isinstance(inner, dict):
+        return folder.config
+    outer = ("tie_word_embeddings", "quantization_config")
+    return {**inner, **{key: folder.config[key] for key in outer if key in folder.config}}
 
 
 def _rope_of(config: Mapping[str, Any]) -> tuple[float | None, dict[str, Any]]:
@@ -133,10 +202,11 @@ def _architecture(
 ) -> Architecture:
     architecture = MODEL_TYPES[name]
     activation = config.get("hidden_activation") or config.get("hidden_act", "silu")
-    expected = _GELU if architecture.activation == "gelu" else ("silu",)
+    expected = _ACTIVATIONS[architecture.activation]
     if activation not in expected:
         keys.problems.append(f"the activation is {shown(activation)}, expected {expected[0]}")
-    if architecture.local_rope_base and isinstance(local, (int, float)) and local > 0:
+    has_local = architecture.local_rope_base or architecture.has_plain_windows
+    if has_local and isinstance(local, (int, float)) and local > 0:
         architecture = replace(architecture, local_rope_base=float(local))
     if "norm_topk_prob" in config:
         normalizes = bool(config["norm_topk_prob"])
@@ -162,15 +232,40 @@ def _window_layers(
     return None
 
 
+def _rotated_layers(config: Mapping[str, Any], keys: Keys) -> list[bool] | None:
+    """Which layers are rotated, where config.json says so."""
+    rotated = config.get("no_rope_layers")
+    if rotated is None:
+        return None
+    layers = config.get("num_hidden_layers")
+    if (
+        isinstance(rotated, list)
+        and len(rotated) == layers
+        and all(each in (0, 1) for each in rotated)
+    ):
+        return [each == 1 for each in rotated]
+    keys.problems.append(f"no_rope_layers is {shown(rotated)}, expected 0 or 1 for each layer")
+    return None
+
+
 def _with_attention_factor(made: Configuration, rope: Mapping[str, Any]) -> Configuration:
     """With the factor of sines and cosines that is given, or follows from the contexts."""
     given, kind = rope.get("attention_factor"), rope["rope_type"]
     scale = made.rope.scale
     if isinstance(given, (int, float)) and given > 0:
         scale = float(given)
+    elif kind == "yarn" and rope.get("mscale") and rope.get("mscale_all_dim"):
+        scale = _yarn_scale(rope, "mscale") / _yarn_scale(rope, "mscale_all_dim")
     elif kind == "longrope":
         given = rope.get("factor")
         factor = given if isinstance(given, (int, float)) else made.context / made.rope.original
         if factor > 1 and made.rope.original > 1:
             scale = (1 + log(factor) / log(made.rope.original)) ** 0.5
     return replace(made, rope=replace(made.rope, scale=scale))
+
+
+def _yarn_scale(rope: Mapping[str, Any], key: str) -> float:
+    factor, given = rope.get("factor"), rope[key]
+    if isinstance(factor, (int, float)) and factor > 1 and isinstance(given, (int, float)):
+        return 0.1 * float(given) * log(factor) + 1
+    return 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ingot.compiler.frontends.checkpoint.configuration import text_config
 from ingot.compiler.frontends.checkpoint.quantised import CodedTensor, is_unused
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.pieces import over_rows
@@ -13,7 +14,7 @@ from ingot.compiler.ir import Value
 from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.gguf import GgufTensor
 from ingot.hal.spec import dtype
-from ingot.hal.tensor_names import LAYER, OF_LAYER, WHOLE
+from ingot.hal.tensor_names import LAYER, OF_LAYER, WHOLE, plain_name
 
 __all__ = ["CheckpointWeights", "Renamed"]
 
@@ -25,7 +26,16 @@ _NORMS_BEHIND = {
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
-"""What gemma2 and gemma3 have otherwise."""
+_NORMS_OF_GLM = {"post_self_attn_layernorm": "post_attention_norm"}
+_NORMS_OF_GLM |= {"post_mlp_layernorm": "post_ffw_norm"}
+_OTHERWISE = {
+    **dict.fromkeys(("gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4"), _NORMS_BEHIND),
+    "glm4": _NORMS_OF_GLM,
+}
+"""What models have otherwise."""
+
+_OTHER_PARTS = ("vision", "visual", "multi_modal_projector", "embed_vision", "audio")
+"""How names of tensors begin that make tokens of images and sounds."""
 
 
 class Renamed:
@@ -36,12 +46,16 @@ class Renamed:
     ) -> None:
         self.folder = folder
         self.is_gemma = c.name.startswith("gemma")
-        self.layer = LAYER | (_NORMS_BEHIND if c.name in ("gemma2", "gemma3_text") else {})
+        self.layer = LAYER | _OTHERWISE.get(c.name, {})
         self.tensors: dict[str, GgufTensor] = {}
         self.own: dict[str, str] = {}
-        tied = bool(folder.config.get("tie_word_embeddings", self.is_gemma))
+        config, has_parts = text_config(folder), "text_config" in folder.config
+        tied = bool(config.get("tie_word_embeddings", self.is_gemma or c.name.startswith("cohere")))
         for name, tensor in tensors.items():
-            if is_unused(name) or (tied and name == "lm_head.weight"):
+            plain = plain_name(name)
+            if is_unused(name) or (tied and plain == "lm_head.weight"):
+                continue
+            if has_parts and name.removeprefix("model.").startswith(_OTHER_PARTS):
                 continue
             self.own[self._of(name)] = name
             self.tensors[self._of(name)] = tensor
@@ -63,6 +77,7 @@ class Renamed:
         return f"model.layers.{number}.{own}.{last}"
 
     def _of(self, name: str) -> str:
+        name = plain_name(name)
         if match := OF_LAYER.fullmatch(name):
             number, part, last = match.groups()
             return f"blk.{number}.{self.layer[part]}.{last}" if part in self.layer else name

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ingot.compiler.frontends.gguf.rope import Rope, read_rope
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
@@ -31,11 +33,19 @@ class Architecture:
 
     is_interleaved: bool = False  # rotary embedding turns neighbours, not halves
     scales_embedding: bool = False  # by the root of the width
-    activation: str = "silu"  # or gelu, the one with tanh
+    activation: str = "silu"  # or gelu, the one with tanh, or relu2, the square of relu
     window_period: int = 0  # of so many layers the last attends to all positions; 0: all do
     local_rope_base: float | None = None  # of layers with a window
     large_layers: int = 0  # a model of so many layers scales scores by width / heads
     normalizes_shares: bool = True  # those of the experts that a token chose
+    is_centered: bool = False  # norms take the mean away first (LayerNorm)
+    has_norms_before: bool = True  # attention and networks; else behind them only
+    is_parallel: bool = False  # both read the same norm, and are added together
+    is_gated: bool = True  # networks have a gate
+    still_period: int = 0  # of so many layers the last is not rotated; 0: all are
+    rotates_windows_only: bool = False  # where some layers have windows
+    has_plain_windows: bool = False  # layers with windows rotate by the base alone
+    divides_logits: bool = False  # by their scale
 
 
 ARCHITECTURES = {
@@ -56,9 +66,31 @@ ARCHITECTURES = {
         large_layers=62,
     ),
     "phi3": Architecture(window_period=-1),
+    "mistral3": Architecture(is_interleaved=True),
+    "qwen2vl": Architecture(),
+    "qwen3vl": Architecture(),
+    "olmo2": Architecture(has_norms_before=False, window_period=4, has_plain_windows=True),
+    "olmoe": Architecture(normalizes_shares=False),
+    "exaone4": Architecture(has_norms_before=False, window_period=4, rotates_windows_only=True),
+    "granite": Architecture(is_interleaved=True, divides_logits=True),
+    "smollm3": Architecture(is_interleaved=True, still_period=4),
+    "glm4": Architecture(is_interleaved=True),
+    "ernie4_5": Architecture(is_interleaved=True),
+    "command-r": Architecture(is_interleaved=True, is_centered=True, is_parallel=True),
+    "cohere2": Architecture(
+        is_interleaved=True,
+        is_centered=True,
+        is_parallel=True,
+        window_period=4,
+        rotates_windows_only=True,
+    ),
+    "stablelm": Architecture(is_centered=True),
+    "starcoder2": Architecture(is_centered=True, is_gated=False, activation="gelu"),
+    "arcee": Architecture(is_interleaved=True, is_gated=False, activation="relu2"),
 }
 """Architectures that can be compiled, by their names in `general.architecture`. Mistral and
-Mixtral have files of `llama`. A period of -1: all layers have a window, if the file has one."""
+Mixtral have files of `llama`, OLMo 3 of `olmo2`. A period of -1: all layers have a window, if the
+file has one."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +117,11 @@ class Configuration:
     shared_length: int  # of what all tokens pass beside their experts
     scale: float  # of scores
     windows: tuple[bool, ...]  # whether a layer attends to the last positions only
+    rotated: tuple[bool, ...]  # whether queries and keys of a layer turn with their positions
+    embedding_scale: float
+    residual_scale: float  # of what is added to a token's numbers
+    logit_scale: float
+    temperature_scale: float  # queries grow with the logarithm of their position; 0: they do not
 
     def has_window(self, layer: int) -> bool:
         """Whether a layer attends to the last positions only."""
@@ -110,9 +147,11 @@ def read_keys(
     architecture: Architecture,
     tensors: int,
     layer_types: Sequence[bool] | None = None,
+    rotated: Sequence[bool] | None = None,
 ) -> Configuration:
     """The configuration that keys tell, of the model `what` with so many tensors. `layer_types`:
-    which layers have windows, where that does not follow from the architecture."""
+    which layers have windows, and `rotated`, which are rotated, where that does not follow from
+    the architecture."""
     layers = keys.size("block_count")
     if layers > tensors:
         keys.problems.append(
@@ -120,19 +159,43 @@ def read_keys(
             "tensors"
         )
         layers = 1
-    window, period = keys.size("attention.sliding_window", 0), architecture.window_period
     if layer_types is None:
-        every = range(layers)
-        layer_types = [period < 0 or (period > 0 and each % period < period - 1) for each in every]
+        layer_types = _patterned(keys, architecture.window_period, layers)
+    window = keys.size("attention.sliding_window", 0)
     windows = tuple(window > 0 and each for each in layer_types)
-    configuration = _read(keys, architecture, layers, windows)
+    if rotated is None:
+        still, only = architecture.still_period, architecture.rotates_windows_only and any(windows)
+        rotated = [
+            (is_local or not only) and (not still or (layer + 1) % still > 0)
+            for layer, is_local in enumerate(windows)
+        ]
+    configuration = _read(keys, architecture, layers, windows, tuple(rotated))
     if keys.problems:
         raise CompileError("\n  ".join([f"{what} cannot be compiled:", *keys.problems]))
     return configuration
 
 
+def _patterned(keys: Keys, period: int, layers: int) -> Sequence[bool]:
+    """Which layers have windows: as a file tells it of each, or by a period."""
+    key = "attention.sliding_window_pattern"
+    given = keys.value(key, period)
+    if isinstance(given, np.ndarray) and given.dtype == bool and len(given) == layers:
+        return [bool(each) for each in given]
+    if type(given) is not int:
+        keys.problems.append(
+            f"the key '{keys.name_of(key)}' is {shown(given)}, expected a period, or whether each "
+            "layer has a window"
+        )
+        return [False] * layers
+    return [given < 0 or (given > 0 and each % given < given - 1) for each in range(layers)]
+
+
 def _read(
-    keys: Keys, architecture: Architecture, layers: int, windows: tuple[bool, ...]
+    keys: Keys,
+    architecture: Architecture,
+    layers: int,
+    windows: tuple[bool, ...],
+    rotated: tuple[bool, ...],
 ) -> Configuration:
     width, heads = keys.size("embedding_length"), keys.size("attention.head_count")
     if width % heads and not keys.has("attention.key_length"):
@@ -147,6 +210,11 @@ def _read(
     feed = keys.size("feed_forward_length", 0)
     scored = width // heads if layers == architecture.large_layers else key_length
     context = keys.size("context_length")
+    epsilon = "layer_norm_epsilon" if architecture.is_centered else "layer_norm_rms_epsilon"
+    embedding_scale = keys.number(
+        "embedding_scale", width**0.5 if architecture.scales_embedding else 1.0
+    )
+    logit_scale = keys.number("logit_scale", 1.0)
     rope = read_rope(keys, keys.size("rope.dimension_count", key_length), context)
     return Configuration(
         name=keys.prefix,
@@ -158,7 +226,7 @@ def _read(
         key_length=key_length,
         value_length=keys.size("attention.value_length", key_length),
         context=context,
-        epsilon=keys.number("attention.layer_norm_rms_epsilon"),
+        epsilon=keys.number(f"attention.{epsilon}"),
         window=keys.size("attention.sliding_window", 0),
         attention_cap=keys.number("attn_logit_softcapping", 0.0),
         logit_cap=keys.number("final_logit_softcapping", 0.0),
@@ -166,8 +234,13 @@ def _read(
         chosen_experts=chosen,
         expert_length=keys.size("expert_feed_forward_length", feed),
         shared_length=keys.size("expert_shared_feed_forward_length", feed),
-        scale=keys.number("query_pre_attn_scalar", scored) ** -0.5,
+        scale=keys.number("attention.scale", keys.number("query_pre_attn_scalar", scored) ** -0.5),
         windows=windows,
+        rotated=rotated,
+        embedding_scale=embedding_scale,
+        residual_scale=keys.number("residual_scale", 1.0),
+        logit_scale=1 / logit_scale if architecture.divides_logits else logit_scale,
+        temperature_scale=keys.number("attention.temperature_scale", 0.0),
         rope=rope,
     )
 

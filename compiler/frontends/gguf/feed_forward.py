@@ -44,24 +44,32 @@ def _network(
     c: Configuration, weights: Weights, x: Value, name: str, suffix: str, length: int
 ) -> Value:
     b = weights.builder
+    if not c.architecture.is_gated:
+        hidden = weights.linear(x, f"{name}.ffn_up{suffix}", length)
+        hidden = _active(hidden, c.architecture.activation, b)
+        return weights.linear(hidden, f"{name}.ffn_down{suffix}", c.width)
     if f"{name}.ffn_gate{suffix}.weight" in weights:
         gate = weights.linear(x, f"{name}.ffn_gate{suffix}", length)
         up = weights.linear(x, f"{name}.ffn_up{suffix}", length)
     else:
         joined = weights.linear(x, f"{name}.ffn_up{suffix}", 2 * length)
         gate, up = (part(joined, 1, i * length, (i + 1) * length, b) for i in (0, 1))
-    hidden = _gated(gate, up, c.architecture.activation, b)
+    hidden = b.value("mul", _active(gate, c.architecture.activation, b), up)
     return weights.linear(hidden, f"{name}.ffn_down{suffix}", c.width)
 
 
-def _gated(gate: Value, up: Value, activation: str, b: Builder) -> Value:
+def _active(x: Value, activation: str, b: Builder) -> Value:
+    shape = tensor_type(x).shape
     if activation == "silu":
-        return b.value("mul", b.value("mul", gate, b.value("logistic", gate)), up)
-    cube = b.value("mul", b.value("mul", gate, gate), gate)
-    inner = b.value("add", gate, times(cube, 0.044715, b))
+        return b.value("mul", x, b.value("logistic", x))
+    if activation == "relu2":
+        positive = b.value("max", x, b.full(0.0, F32, shape))
+        return b.value("mul", positive, positive)
+    cube = b.value("mul", b.value("mul", x, x), x)
+    inner = b.value("add", x, times(cube, 0.044715, b))
     share = b.value("tanh", times(inner, (2 / np.pi) ** 0.5, b))
-    share = b.value("add", share, b.full(1.0, F32, tensor_type(gate).shape))
-    return b.value("mul", times(b.value("mul", gate, share), 0.5, b), up)
+    share = b.value("add", share, b.full(1.0, F32, shape))
+    return times(b.value("mul", x, share), 0.5, b)
 
 
 class _Mixture:
@@ -135,7 +143,8 @@ class _Mixture:
             return b.value("dot_general", x, weight, lhs_contract=(1,), rhs_contract=(1,))
 
         gate, up = product(x, "gate"), product(x, "up")
-        return product(_gated(gate, up, self.c.architecture.activation, b), "down")
+        active = _active(gate, self.c.architecture.activation, b)
+        return product(b.value("mul", active, up), "down")
 
     def _named(self, what: str) -> str:
         """A symbol of this layer."""

@@ -62,6 +62,7 @@ def read_rope(keys: _Keys, length: int, context: int) -> Rope:
     if kind == "yarn":
         factor = keys.number("rope.scaling.factor")
         scale *= keys.number("rope.scaling.yarn_attn_factor", 1.0) * (0.1 * math.log(factor) + 1)
+        scale /= 0.1 * keys.number("rope.scaling.yarn_log_multiplier", 0.0) * math.log(factor) + 1
         factors = _yarn(keys, frequencies, factor, base, original)
         return Rope(base, length, 1.0, scale, original, factors)
     if kind == "llama3":

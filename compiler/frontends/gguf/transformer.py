@@ -13,7 +13,7 @@ import numpy as np
 from ingot.compiler.frontends.gguf.cache import Cache
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.feed_forward import feed_forward
-from ingot.compiler.frontends.gguf.pieces import capped, part, times
+from ingot.compiler.frontends.gguf.pieces import capped, over_rows, part, times
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
@@ -41,9 +41,8 @@ class Transformer:
         self.cache = cache
         (self.count,) = tensor_type(ids).shape
         self.turns = {local: self._turns(local) for local in self._kinds()}
-        x = self.weights.embedding(ids, self.c.width)
-        if self.c.architecture.scales_embedding:
-            x = self._times(x, self.c.width**0.5)
+        self.warmth = self._warmth() if self.c.temperature_scale else None
+        x = self._scaled(self.weights.embedding(ids, self.c.width), self.c.embedding_scale)
         for layer in range(self.c.layers):
             with self.b.at(f"blk.{layer}"):
                 x = self._layer(x, layer)
@@ -53,45 +52,65 @@ class Transformer:
             else:
                 last = self._part(x, 0, self.count - rows, self.count)
             x = self.weights.output(self._norm(last, "output_norm"))
+            x = self._scaled(x, self.c.logit_scale)
             return capped(x, self.c.logit_cap, self.b)
 
     def _kinds(self) -> list[bool]:
-        """Whether layers have windows: the answers there are."""
-        return sorted({self.c.has_window(layer) for layer in range(self.c.layers)})
+        """Whether layers that are rotated have windows: the answers there are."""
+        every = zip(self.c.windows, self.c.rotated, strict=True)
+        return sorted({is_local for is_local, is_rotated in every if is_rotated})
 
     def _layer(self, x: Value, layer: int) -> Value:
-        name = f"blk.{layer}"
-        y = self._attention(self._norm(x, f"{name}.attn_norm"), layer)
+        name, architecture = f"blk.{layer}", self.c.architecture
+        normed = self._norm(x, f"{name}.attn_norm") if architecture.has_norms_before else x
+        y = self._attention(normed, layer)
         x = self._added(x, y, f"{name}.post_attention_norm")
-        y = self._norm(x, f"{name}.ffn_norm")
-        y = feed_forward(self.c, self.weights, y, name)
+        if not architecture.is_parallel:
+            normed = self._norm(x, f"{name}.ffn_norm") if architecture.has_norms_before else x
+        y = feed_forward(self.c, self.weights, normed, name)
         return self._added(x, y, f"{name}.post_ffw_norm")
 
     def _added(self, x: Value, y: Value, norm: str) -> Value:
-        if f"{norm}.weight" in self.weights:
+        """x, and y behind its norm, if there is one; architectures without norms in front of parts
+        have them."""
+        if f"{norm}.weight" in self.weights or not self.c.architecture.has_norms_before:
             y = self._norm(y, norm)
-        return self.b.value("add", x, y)
+        return self.b.value("add", x, self._scaled(y, self.c.residual_scale))
 
     # Parts
 
     def _norm(self, x: Value, name: str) -> Value:
-        """x / rms(x) * weight over the last axis."""
+        """x / rms(x) * weight over the last axis; x less its mean where the architecture wants
+        that, and with a bias if there is one."""
         b, shape = self.b, tensor_type(x).shape
         length = known_dim(shape[-1])
-        total = b.value("reduce", b.value("mul", x, x), axes=(len(shape) - 1,), kind="add")
-        mean = self._times(total, 1.0 / length)
+        if self.c.architecture.is_centered:
+            x = over_rows("sub", x, self._mean(x, length), b)
+        mean = self._mean(b.value("mul", x, x), length)
         epsilon = b.full(self.c.epsilon, F32, shape[:-1])
         factor = b.value("rsqrt", b.value("add", mean, epsilon))
         dimensions = tuple(range(len(shape) - 1))
         factor = b.value("broadcast", factor, shape=shape, dimensions=dimensions)
         weight = b.broadcast_to(self.weights.vector(f"{name}.weight", length), shape)
-        return b.value("mul", b.value("mul", x, factor), weight)
+        y = b.value("mul", b.value("mul", x, factor), weight)
+        if f"{name}.bias" not in self.weights:
+            return y
+        bias = self.weights.vector(f"{name}.bias", length)
+        return b.value("add", y, b.broadcast_to(bias, shape))
+
+    def _mean(self, x: Value, length: int) -> Value:
+        """That of the last axis."""
+        axes = (tensor_type(x).rank - 1,)
+        return self._times(self.b.value("reduce", x, axes=axes, kind="add"), 1.0 / length)
 
     def _product(self, x: Value, y: Value) -> Value:
         return self.b.value("mul", x, y)
 
     def _times(self, x: Value, factor: float) -> Value:
         return times(x, factor, self.b)
+
+    def _scaled(self, x: Value, factor: float) -> Value:
+        return x if factor == 1 else self._times(x, factor)
 
     def _part(self, x: Value, axis: int, start: Dim, limit: Dim) -> Value:
         return part(x, axis, start, limit, self.b)
@@ -106,6 +125,11 @@ class Transformer:
         q, k, v = self._projections(x, name)
         q = self._heads(q, c.heads, c.key_length, f"{name}.attn_q_norm", layer)
         k = self._heads(k, c.kv_heads, c.key_length, f"{name}.attn_k_norm", layer)
+        if self.warmth is not None:
+            warmth = self.b.value(
+                "broadcast", self.warmth, shape=tensor_type(q).shape, dimensions=(0,)
+            )
+            q = self._product(q, warmth)
         v = self._reshaped(v, self.count, c.kv_heads, c.value_length)
         y = self.cache.attend(q, k, v, layer)
         return self.weights.linear(y, f"{name}.attn_output", c.width)
@@ -128,10 +152,17 @@ class Transformer:
         ]
 
     def _heads(self, x: Value, heads: int, length: int, norm: str, layer: int) -> Value:
-        """[count, heads, length], normalized if the model does, and turned."""
-        x = self._reshaped(x, self.count, heads, length)
-        if f"{norm}.weight" in self.weights:
+        """[count, heads, length], normalized if the model does, all heads at once or each, and
+        turned."""
+        is_normed = f"{norm}.weight" in self.weights
+        is_whole = is_normed and self.weights.rows(f"{norm}.weight") == heads * length
+        if is_whole:
             x = self._norm(x, norm)
+        x = self._reshaped(x, self.count, heads, length)
+        if is_normed and not is_whole:
+            x = self._norm(x, norm)
+        if not self.c.rotated[layer]:
+            return x
         turned = self.c.rope.length
         half = turned // 2
         a, b = self._part(x, 2, 0, half), self._part(x, 2, half, turned)
@@ -151,8 +182,9 @@ class Transformer:
         """Cosines and sines f32[count, rope_length / 2] of the tokens' angles."""
         c, b, count = self.c, self.b, self.count
         half = c.rope.length // 2
-        base = (c.architecture.local_rope_base if is_local else None) or c.rope.base
-        is_plain = is_local and c.architecture.local_rope_base
+        base = (is_local and c.architecture.local_rope_base) or c.rope.base
+        architecture = c.architecture
+        is_plain = is_local and (architecture.local_rope_base or architecture.has_plain_windows)
         steps = base ** (-2.0 * np.arange(half) / c.rope.length)
         if not is_plain:
             factors = (c.rope.long if self.is_long else ()) or c.rope.factors or 1
@@ -161,10 +193,24 @@ class Transformer:
         stored = self.weights.rope_factors(half, self.is_long)
         if stored is not None:
             frequencies = b.value("div", frequencies, stored)
-        positions = b.value("convert", self.cache.positions, dtype=F32)
+        positions = self._positions()
         positions = b.value("broadcast", positions, shape=(count, half), dimensions=(0,))
         angles = b.value("mul", positions, b.broadcast_to(frequencies, (count, half)))
         turns = [b.value(name, angles) for name in ("cos", "sin")]
         if c.rope.scale != 1 and not is_plain:
             turns = [self._times(each, c.rope.scale) for each in turns]
         return turns[0], turns[1]
+
+    def _positions(self) -> Value:
+        """Of the tokens in their texts, f32[count]."""
+        return self.b.value("convert", self.cache.positions, dtype=F32)
+
+    def _warmth(self) -> Value:
+        """Factors of queries, f32[count]: 1 + scale * log(1 + position / original), of whole
+        quotients."""
+        c, b, shape = self.c, self.b, (self.count,)
+        length = b.full(c.rope.original, F32, shape)
+        steps = b.value("floor", b.value("div", self._positions(), length))
+        one = b.full(1.0, F32, shape)
+        logarithm = b.value("log", b.value("add", steps, one))
+        return b.value("add", self._times(logarithm, c.temperature_scale), one)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ingot.hal.adapter import Adapter, Factors, floats, read_adapter
 from ingot.hal.errors import InvalidArgument
-from ingot.hal.tensor_names import kind_of
+from ingot.hal.tensor_names import INTERLEAVED, kind_of
 from ingot.runtime.model import Model
 from ingot.runtime.program import load_module, read_metadata
 from ingot.runtime.signature import read_parameters
@@ -90,6 +90,7 @@ class Room:
     def add(self, adapter: Adapter, scale: float) -> None:
         """Put the adapter behind those before."""
         self._check(adapter)
+        kind_of_model, _, architecture = self.producer.partition(" ")
         products = adapter.products()
         lengths: dict[str, int] = {}
         for name, factors in products.items():
@@ -112,7 +113,7 @@ class Room:
                     f"adapter '{adapter.path}': '{name}' has elements that are no numbers (NaN or "
                     f"infinite), with its scale of {scale * factors.scale:g}"
                 )
-            if not adapter.is_peft:
+            if not adapter.is_peft or kind_of_model == "checkpoint" or architecture in INTERLEAVED:
                 up = _turned(up, *self.kinds[kind_of(name)])
             self.arrays[f"{name}.lora_a"][rows] = down
             self.arrays[f"{name}.lora_b"][rows] = up.T

@@ -32,7 +32,11 @@ from tests.support.checkpoints import (
 def _described(name: str, folder: Any) -> tuple[str, Any]:
     kind = MODELS[name][0]
     config = getattr(transformers, f"{kind}Config")(**options_of(name))
-    model = transformers.AutoModelForCausalLM.from_config(config)
+    has_parts = hasattr(config, "text_config")
+    auto = (
+        transformers.AutoModelForImageTextToText if has_parts else transformers.AutoModelForCausalLM
+    )
+    model = auto.from_config(config)
     model.save_pretrained(folder)
     from safetensors.numpy import load_file
 
@@ -41,9 +45,7 @@ def _described(name: str, folder: Any) -> tuple[str, Any]:
     }
     written = json.loads((folder / "config.json").read_text())
     write_folder(folder, written, weights_of(shapes, name.startswith("gemma")))
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, attn_implementation="eager", dtype=torch.float32
-    )
+    model = auto.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
     with torch.no_grad():
         logits = model(torch.tensor(IDS[None].astype(np.int64))).logits[0].numpy()
     return json.dumps({"config": written, "shapes": shapes}), logits[[4, 8]]

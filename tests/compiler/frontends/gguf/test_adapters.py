@@ -79,6 +79,18 @@ def test_logits_are_those_of_peft(name: str, tmp_path: Path) -> None:
         close(found, expected[name])
 
 
+@pytest.mark.parametrize("name", ["glm4", "cohere2"])
+def test_adapters_of_folders_whose_heads_turn_neighbours(name: str, tmp_path: Path) -> None:
+    config, weights, _ = read_model(name)
+    write_folder(tmp_path, config, weights)
+    save_file(weights, tmp_path / "model.safetensors")
+    pairs = pairs_of(weights, 3, parts=("q_proj", "v_proj"))
+    adapter = write_peft(tmp_path / "adapter", pairs, 6.0)
+    module, plain = (import_checkpoint(tmp_path, lora=each) for each in (adapter, None))
+    found = logits(module, weights, WORDS, (adapter, 1.0))
+    close(found, logits(plain, merged(weights, pairs, 2.0), WORDS))
+
+
 def test_scales_and_several_adapters_are_those_of_merged_weights(tmp_path: Path) -> None:
     path = tmp_path / "base.gguf"
     weights = write_model(path, SHAPE)
@@ -96,7 +108,7 @@ def test_scales_and_several_adapters_are_those_of_merged_weights(tmp_path: Path)
         np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen3", "phi3"])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "phi3", "glm4"])
 def test_adapters_of_peft_fit_gguf_files(name: str, tmp_path: Path) -> None:
     """GGUF files of some models have the rows of a head in another order."""
     shape = SHAPES[name]

@@ -22,7 +22,7 @@ from ingot.hal.spec import DType, dtype
 
 __all__ = ["I32", "BlockCoding", "Line", "Words", "coding_of", "in_each_byte"]
 
-I32 = dtype("i32")
+F32, I32 = dtype("f32"), dtype("i32")
 
 Line = tuple[Index, Index]
 """A line of a panel: its run, whose lines share one of upper bits, and its place in that."""
@@ -52,6 +52,7 @@ class BlockCoding:
     factors: tuple[int, DType] | None
     zeros: tuple[int, DType] | None
     table: tuple[int, ...] = ()
+    is_float: bool = False  # codes are bits of f8e4m3fn
 
     @property
     def middle(self) -> int:
@@ -139,6 +140,9 @@ class BlockCoding:
         """The codes of the first steps of a line, as numbers."""
         bits, is_signed = (8, True) if self.table else (self.bits, self.is_signed)
         for step in range(count):
+            if self.is_float:
+                yield b.convert(_of_f8(b, words.values[-1], 8 * (step % 4)), element)
+                continue
             word, above = words.values[-1], self.bits * (step // 4)
             if self.table:
                 word, above = b.table4(self._codes(b, words, step // 4), _as_bytes(self.table)), 0
@@ -195,6 +199,28 @@ class BlockCoding:
         return b.op("shift_right_logical", word, b.convert(bits, I32))
 
 
+def _of_f8(b: LoopBuilder, word: Value, place: int) -> Value:
+    """The f8e4m3fn whose lowest bit of a word is there, as f32. Its exponent and fraction are put
+    where f32 has them, 120 more in the exponent. What is subnormal has no leading one and the
+    exponent of the least normal number, 2**-6: of its half with a leading one the number is the
+    double less 2**-6."""
+    lanes = lanes_of(word)
+
+    def with_bits(name: str, value: Value, bits: int) -> Value:
+        return b.op(name, value, b.constant(bits, I32, lanes))
+
+    def float(value: Value) -> Value:
+        return b.op("bitcast", value, dtype=F32)
+
+    high = with_bits("shift_left", word, 24 - place) if place < 24 else word
+    bits = with_bits("and", with_bits("shift_right_logical", high, 4), 0x07F00000)
+    number = float(with_bits("add", bits, 120 << 23))
+    least = b.constant(2.0**-6, F32, lanes)
+    below = b.op("min", b.op("sub", number, least), b.constant(0.0, F32, lanes))
+    number = b.op("bitcast", b.op("add", number, below), dtype=I32)
+    return float(b.op("or", number, with_bits("and", high, -(1 << 31))))
+
+
 def _as_bytes(table: Sequence[int]) -> list[int]:
     """Numbers of i8 as their bytes."""
     return [each & 255 for each in table]
@@ -223,5 +249,5 @@ def coding_of(function: Function, root: Op) -> BlockCoding | None:
     zeros = argument(more[0]) if more else None
     return BlockCoding(
         coded.coding.kind == "i", coded.width, depth, coded.group, coded.block,
-        argument(codes)[0], argument(scales), factors, zeros, coded.table,
+        argument(codes)[0], argument(scales), factors, zeros, coded.table, coded.coding.is_float,
     )  # fmt: skip

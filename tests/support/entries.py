@@ -44,9 +44,11 @@ TABLE = (-128, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 12
 
 
 def coded(codes: str) -> dict[str, Any]:
-    """The attributes of `dot_coded` for codes such as "i4" or "u5", or "t4" of a table."""
+    """The attributes of `dot_coded` for codes such as "i4" or "u5", "t4" of a table, or "f8"."""
     if codes[0] == "t":
         return {**coded(f"u{codes[1:]}"), "table": TABLE}
+    if codes == "f8":
+        return {"coding": dtype("f8e4m3fn")}
     bits = int(codes[1:])
     if bits in (2, 4, 8):
         return {"coding": dtype(codes)}

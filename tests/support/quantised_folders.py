@@ -128,6 +128,21 @@ def integers(w: Array, per: str = "channel", asymmetric: bool = False) -> Writte
     return parts, ((codes - zeros) * scales).astype(np.float32)
 
 
+def floats(w: Array, block: tuple[int, int] | None = None, name: str = "weight_scale") -> Written:
+    """f8e4m3fn with a scale for each block, each row ((1, 0)) or all (None)."""
+    n, k = w.shape
+    rows, columns = (n, k) if block is None else (block[0], block[1] or k)
+    scales = np.empty((-(-n // rows), -(-k // columns)), np.float32)
+    codes = np.empty((n, k), ml_dtypes.float8_e4m3fn)
+    plain = np.empty((n, k), np.float32)
+    for i, j in np.ndindex(*scales.shape):
+        place = slice(i * rows, (i + 1) * rows), slice(j * columns, (j + 1) * columns)
+        scales[i, j] = np.abs(w[place]).max() / 448
+        codes[place] = (w[place] / scales[i, j]).astype(ml_dtypes.float8_e4m3fn)
+        plain[place] = codes[place].astype(np.float32) * scales[i, j]
+    return {"weight": codes, name: scales.reshape(-1) if block is None else scales}, plain
+
+
 def llm_int8(w: Array) -> Written:
     """bitsandbytes' int8."""
     most = np.abs(w).max(1).astype(np.float32)

@@ -21,7 +21,7 @@ from ingot.compiler.ir.dims import known_dim, known_dims
 from ingot.hal.gguf import GgufTensor
 from ingot.hal.spec import dtype
 
-__all__ = ["ORDER", "Awq", "Form", "Gptq", "Integers", "Packed", "WrongPartsError"]
+__all__ = ["ORDER", "Awq", "Floats", "Form", "Gptq", "Integers", "Packed", "WrongPartsError"]
 
 Parts = Mapping[str, GgufTensor]
 Values = Mapping[str, Value]
@@ -282,6 +282,53 @@ class Packed(Form):
             return f.apply("add", x, 1 << (self.bits - 1))
         x = f.stream(words_of(x, f), self.bits)
         return f.swapped(f.part(x, 0, n))
+
+
+@dataclass(frozen=True)
+class Floats(Form):
+    """Numbers of f8e4m3fn, with one scale, one for each row, or one for each block of so many rows
+    and columns."""
+
+    block: tuple[int, int]
+
+    title = "numbers of f8e4m3fn"
+    needed: ClassVar = {"weight": ("F8_E4M3",)}
+    optional: ClassVar = {"weight_scale": _FLOATS, "weight_scale_inv": _FLOATS}
+    unread: ClassVar = ("input_scale", "activation_scale")
+
+    def shape(self, parts: Parts) -> Shape:
+        shape = parts["weight"].shape
+        if len(shape) < 2 or len(parts) < 2:
+            raise WrongPartsError("its weight_scale or weight_scale_inv is missing")
+        self._scales(parts)
+        return shape
+
+    def used(self, parts: Parts) -> tuple[str, ...]:
+        return ("weight", next(each for each in parts if each != "weight"))
+
+    def _scales(self, parts: Parts) -> tuple[Shape, tuple[int, int]]:
+        """The shape of the scales, and of the blocks that they count for."""
+        (*outer, n, k), (_, name) = parts["weight"].shape, self.used(parts)
+        own, shape = parts[name].shape, parts[name].shape
+        length, count = prod(own), max(prod(outer), 1)
+        rows, columns = self.block
+        blocks = (*outer, -(-n // rows), -(-k // columns))
+        if own == blocks:
+            return blocks, self.block
+        if length == count:
+            return (*outer, 1, 1), (n, k)
+        if length == count * n and own[-1] in (1, n):
+            return (*outer, n, 1), (1, k)
+        raise WrongPartsError(
+            f"its {name} has the shape {list(shape)}, expected one scale, one for each of {n} rows "
+            f"or {list(blocks)} of blocks"
+        )
+
+    def numbers(self, values: Values, parts: Parts, f: Fields) -> Value:
+        (_, name), (shape, block) = self.used(parts), self._scales(parts)
+        scales = f.reshape(floats(name, values, parts, f), shape)
+        x = f.b.value("bitcast", values["weight"], dtype=dtype("f8e4m3fn"))
+        return scaled(x, scales, 0, f, block)
 
 
 @dataclass(frozen=True)

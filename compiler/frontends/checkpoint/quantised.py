@@ -10,6 +10,7 @@ from typing import Any
 from ingot.compiler.frontends.checkpoint.codes import (
     ORDER,
     Awq,
+    Floats,
     Form,
     Gptq,
     Integers,
@@ -249,8 +250,29 @@ def _compressed(config: Config) -> _Forms:
             own.get("actorder") in ("group", "dynamic", True),
         )
 
+    def floats(module: str) -> Form:
+        return Floats(_block(scheme(module).get("block_structure")))
+
     integers = Integers("weight_scale")
-    return {Packed: packed, Integers: lambda module: integers}
+    return {Packed: packed, Integers: lambda module: integers, Floats: floats}
+
+
+def _fp8(config: Config) -> _Forms:
+    form = Floats(_block(config.get("weight_block_size")))
+    return {Floats: lambda module: form}
+
+
+def _block(given: Any) -> tuple[int, int]:
+    """The rows and columns of a block with one scale."""
+    if given is None:
+        return _BLOCK
+    is_pair = isinstance(given, list) and len(given) == 2
+    if not is_pair or not all(type(each) is int and each > 0 for each in given):
+        raise WrongPartsError(f"blocks with one scale are {shown(given)}, expected two lengths")
+    return given[0], given[1]
+
+
+_BLOCK = (128, 128)
 
 
 def _is_target(targets: Any, module: str) -> bool:
@@ -274,6 +296,8 @@ METHODS: Mapping[str, Callable[[Config], _Forms]] = {
     "awq": _awq,
     "auto-round": _auto_round,
     "compressed-tensors": _compressed,
+    "fp8": _fp8,
+    "fbgemm_fp8": _fp8,
     "bitsandbytes": _bitsandbytes,
 }
 """Methods that can be read, by their `quant_method`."""

@@ -8,10 +8,12 @@ fit is computed as floats, by `init`, as any weight.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
-from typing import cast
+from typing import Any, cast
+
+import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.moves import moved, moved_from
@@ -23,12 +25,13 @@ from ingot.compiler.graph.forms.repeats import Repeats, repeated, repeats_of, st
 from ingot.compiler.graph.forms.round_rows import (
     ROUNDED,
     RoundedRows,
-    longest_group,
+    part_of_group,
     rounded_rows,
     why_not_rounded,
 )
 from ingot.compiler.graph.forms.weight_functions import Made, WeightFunctions
 from ingot.compiler.graph.ops import (
+    FLOAT_CODES,
     PANEL,
     DotGeneral,
     Take,
@@ -56,14 +59,16 @@ _NARROW = (2, 4)
 """Bits of codes that have a dtype of their own; others are bits of bytes."""
 
 
+Part = Callable[[int], int]
+
+
 def fuse_scales(module: Module) -> Module:
     """Keep the codes of weights in every function; returns the module."""
-    longest = longest_group(module)
 
-    def made_of(w: Value, builder: Builder) -> Sequence[Made] | None:
-        return _made_of(w, longest, builder)
+    def part(group: int) -> int:
+        return part_of_group(module, group)
 
-    functions = WeightFunctions(module, made_of)
+    functions = WeightFunctions(module, lambda w, builder: _made_of(w, part, builder))
     for function in list(module.functions.values()):
         weights = weights_of(function)
 
@@ -109,7 +114,7 @@ class _Product:
             return None
         first, *others = made
         self.columns, self.n = columns, columns.count_of(w)
-        self.rounded = self._rounded(rows, first.attributes["group"])
+        self.rounded = self._rounded(rows, first.attributes)
         product = self._times(rows, first, self.rounded)
         for minima in others:
             product = self.builder.value("sub", product, self._sums_times(rows, minima))
@@ -126,9 +131,10 @@ class _Product:
         left = (rounded.codes, codes, scales, rounded.scales, rounded.sums)
         return builder.value("dot_scaled", *left, *others, **attributes)
 
-    def _rounded(self, rows: Value, group: int) -> RoundedRows | None:
+    def _rounded(self, rows: Value, weight: Mapping[str, Any]) -> RoundedRows | None:
         """The rows as codes, where they are to be and can be."""
-        why, attributes = why_not_rounded(self.module, rows, group), self.module.attributes
+        group, attributes = weight["group"], self.module.attributes
+        why = why_not_rounded(self.module, rows, group, weight["coding"])
         if why is None:
             attributes[ROUNDED] += 1  # type: ignore[operator]
             return rounded_rows(rows, group, self.builder)
@@ -156,12 +162,11 @@ class _Product:
         )
 
 
-def _made_of(w: Value, longest: int | None, builder: Builder) -> Sequence[Made] | None:
+def _made_of(w: Value, part: Part, builder: Builder) -> Sequence[Made] | None:
     """The codes of a weight [k, n], and the minima of groups of K, if it has some, as codes or
-    [groups, n]. `longest`: the steps of a group in parts of which longer ones are taken. None: it
-    is not made of codes."""
+    [groups, n]. `part`: what part of a group is taken as one. None: it is not made of codes."""
     split = _without_minima(w, builder)
-    coded = _coded(w if split is None else split[0], builder, longest=longest)
+    coded = _coded(w if split is None else split[0], builder, part=part)
     if split is None or coded is None:
         return None if coded is None else [coded]
     minima = split[1]
@@ -172,17 +177,13 @@ def _made_of(w: Value, longest: int | None, builder: Builder) -> Sequence[Made] 
     return [coded, _coded(small, builder, in_planes=False) or Made((small,), k // group, {})]
 
 
-def _coded(
-    w: Value, builder: Builder, in_planes: bool = True, longest: int | None = None
-) -> Made | None:
+def _coded(w: Value, builder: Builder, in_planes: bool = True, part: Part = int) -> Made | None:
     """The panels of a weight [k, n] that is made of codes."""
     weight = _weight_of(w, builder)
     if weight is None:
         return None
     k, _ = static_shape(w)
-    group = _group_of(weight, k)
-    if longest is not None and group > longest and group % longest == 0:
-        group = longest
+    group = part(_group_of(weight, k))
     bits = _bits_of(weight, group, k, in_planes)
     if bits is None:
         return None
@@ -193,7 +194,7 @@ def _coded(
     panels += [_scale_panels(each, builder) for each in small]
     is_byte = bits not in _NARROW
     attributes = {
-        "coding": dtype(f"{weight.kind}{8 if is_byte else bits}"),
+        "coding": weight.element or dtype(f"{weight.kind}{8 if is_byte else bits}"),
         "group": group,
         "bits": bits if is_byte and bits < 8 else 0,
         "block": block,
@@ -224,6 +225,7 @@ class _Weight:
     zeros: Repeats | None
     middle: int | None = None  # what to take from codes of u8 for signed numbers
     table: tuple[int, ...] = ()  # the numbers that they are places of
+    element: DType | None = None  # the floats of 8 bits that they are
 
     @property
     def repeats(self) -> list[Repeats]:
@@ -242,10 +244,10 @@ def _weight_of(w: Value, builder: Builder) -> _Weight | None:
         rest, inner = moved_from(rest)
         op = defined_by(rest, "sub")
         source, inmost = moved_from(rest if op is None else op.operands[0])
-        codes = _codes_of(source)
+        codes, element = _float_codes(source) or (_codes_of(source), None)
         if codes is None:
             continue
-        codes, table = _looked_up(codes)
+        codes, table = (codes, ()) if element else _looked_up(codes)
         zeros = None
         if op is not None:
             zeros = repeats_of(moved(op.operands[1], moves + inner, builder), builder)
@@ -258,8 +260,25 @@ def _weight_of(w: Value, builder: Builder) -> _Weight | None:
                 repeats_of(moved(scales, moves, builder), builder),
                 zeros,
                 table=table,
+                element=element,
             )
         )
+    return None
+
+
+def _float_codes(x: Value) -> tuple[Value, DType] | None:
+    """The bytes of floats of 8 bits, as `store_narrow` left them, and their dtype."""
+    op = defined_by(x, "take")
+    table = literal_of_value(op.operands[0]) if op is not None else None
+    if op is None or table is None or table.array.shape != (256,):
+        return None
+    places = defined_by(op.operands[1], "convert")
+    if places is None or tensor_type(places.operands[0]).dtype is not CODE:
+        return None
+    for name in FLOAT_CODES:
+        numbers = np.arange(256, dtype=np.uint8).view(dtype(name).numpy)
+        if np.array_equal(table.array, numbers.astype(table.array.dtype), equal_nan=True):
+            return places.operands[0], dtype(name)
     return None
 
 

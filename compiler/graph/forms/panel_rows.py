@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.forms.narrow_codes import decode
 from ingot.compiler.graph.forms.pack_weights import pack
 from ingot.compiler.graph.forms.repeats import repeated
 from ingot.compiler.graph.forms.weight_functions import Made
@@ -80,6 +81,8 @@ class PanelRows:
             table = b.constant(np.array(attributes["table"], np.float32))
             places = b.value("convert", result, dtype=dtype("i32"))
             result = b.value("take", table, places, axis=0, mode="clamp")
+        if coding.is_float:
+            result = decode(b, result, coding)
         result = self._float(result)
         scales, *others = map(self._float, (scales, *others))
         if block:

@@ -16,13 +16,13 @@ from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dim
 from ingot.hal.errors import InvalidArgument
-from ingot.hal.spec import dtype
+from ingot.hal.spec import DType, dtype
 
 __all__ = [
     "ROUNDED",
     "RoundedRows",
     "expand_scaled",
-    "longest_group",
+    "part_of_group",
     "precision_of",
     "rounded_rows",
     "set_precision",
@@ -34,7 +34,7 @@ ROUNDED = "rounded_rows"
 """Attribute of a module: how many products have rounded rows."""
 
 _PRECISION = "precision"
-_GREATEST, _LONGEST_GROUP = 127, 256
+_GREATEST, _LONGEST_GROUP, _PART = 127, 256, 128
 _LEAST = 1e-30
 """Groups of smaller numbers are zeros: beyond, 127 / x would not be finite."""
 
@@ -55,17 +55,20 @@ def precision_of(module: Module) -> str:
     return str(module.attributes.get(_PRECISION, _PRECISIONS[0]))
 
 
-def longest_group(module: Module) -> int | None:
-    """In groups of how many steps of K weights of longer ones are taken, where activations are to
-    be rounded."""
-    return _LONGEST_GROUP // 2 if precision_of(module) == "int8" else None
+def part_of_group(module: Module, group: int) -> int:
+    """In groups of how many steps of K a weight is taken whose scale is for so many: activations
+    that are to be rounded need shorter ones than all of a long row."""
+    is_long = group > _LONGEST_GROUP and group % _PART == 0
+    return _PART if is_long and precision_of(module) == "int8" else group
 
 
-def why_not_rounded(module: Module, rows: Value, group: int) -> str | None:
-    """Why rows of a product with such groups stay as they are, "" where nobody asked for more;
-    None: they are to be rounded."""
+def why_not_rounded(module: Module, rows: Value, group: int, coding: DType) -> str | None:
+    """Why rows of a product with such groups of codes stay as they are, "" where nobody asked for
+    more; None: they are to be rounded."""
     if precision_of(module) != "int8":
         return ""
+    if coding.is_float:
+        return f"weights of {coding} are multiplied as floats"
     k = known_dim(tensor_type(rows).shape[-1])
     if k % group or group % 4:
         return f"groups of {group} do not divide rows of {k} in words of 4"

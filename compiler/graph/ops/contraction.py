@@ -20,6 +20,7 @@ from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product, prove_le
 from ingot.hal.spec import DType
 
 __all__ = [
+    "FLOAT_CODES",
     "PANEL",
     "Attention",
     "AttentionPaged",
@@ -256,6 +257,10 @@ class DotPacked(Attributes):
         return TensorType(self.dtype, (*a.shape[:-1], self.n))
 
 
+FLOAT_CODES = ("f8e4m3fn",)
+"""Floats that codes may be. What is NaN there counts as 480."""
+
+
 def code_planes(bits: int) -> tuple[int, ...]:
     """The parts of codes of 2, 3, 4, 5, 6 or 8 bits that lie in words of their own, low bits
     first: of numbers of bits that divide those of a byte."""
@@ -282,7 +287,7 @@ class DotCoded(Attributes):
     above (`code_planes`, where `bits` of those of `coding` are used), signed ones as unsigned, half
     of the range more; scales and zeros are [ceil(n/16), ceil(k/group), 16]. Scales may be bytes,
     which count times the factor of `block` steps of k, in panels as they are. With a `table` of 16
-    numbers of i8 codes are places in it."""
+    numbers of i8 codes are places in it. Codes of `coding` f8e4m3fn are its bits, NaN is 480."""
 
     n: int
     coding: DType
@@ -303,7 +308,8 @@ class DotCoded(Attributes):
         coding, group = self.coding, self.group
         require(a.rank >= 1, "a must have at least one dim")
         require(
-            coding.is_integer and coding.bits <= 8, f"codes are integers of 8 bits, not {coding}"
+            (coding.is_integer and coding.bits <= 8) or coding.name in FLOAT_CODES,
+            f"codes are integers of 8 bits or {', '.join(FLOAT_CODES)}, not {coding}",
         )
         require(
             not self.bits or (coding.bits == 8 and self.bits in (3, 5, 6)),

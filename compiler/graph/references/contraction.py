@@ -153,6 +153,9 @@ def coded_weight(
         numbers = numbers.astype(np.int16) - (1 << (at - 1))
     if table:
         numbers = np.array(table, np.int8)[numbers & 15]
+    if coding.is_float:
+        raw, numbers = numbers, numbers.view(coding.numpy).astype(np.float64)
+        numbers = np.where(np.isnan(numbers), np.where(raw >> 7, -480.0, 480.0), numbers)
     numbers = _unpack(numbers, k, n)
 
     def per_step(x: Array, length: int) -> Array:

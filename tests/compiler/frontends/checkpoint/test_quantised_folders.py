@@ -25,6 +25,7 @@ from ingot.hal.checkpoint import Checkpoint
 from tests.support.checkpoints import IDS, read_model, write_folder
 from tests.support.quantised_folders import (
     awq,
+    floats,
     gptq,
     integers,
     llm_int8,
@@ -91,6 +92,13 @@ CASES: Mapping[str, tuple[Mapping[str, Any], Any, int]] = {
     "integers": (_compressed(num_bits=8, strategy="channel"), integers, 8),
     "integers, one scale": (_compressed(num_bits=8), partial(integers, per="tensor"), 8),
     "integers, zeros": (_compressed(num_bits=8), partial(integers, asymmetric=True), 8),
+    "f8": (_compressed(num_bits=8, type="float"), floats, 8),
+    "f8 of rows": (_compressed(num_bits=8, type="float"), partial(floats, block=(1, 0)), 8),
+    "f8 of blocks": (
+        {"quant_method": "fp8", "weight_block_size": [24, 16], "activation_scheme": "dynamic"},
+        partial(floats, block=(24, 16), name="weight_scale_inv"),
+        8,
+    ),
     "bitsandbytes int8": ({"quant_method": "bitsandbytes", "load_in_8bit": True}, llm_int8, 8),
 }  # fmt: skip
 """What config.json says, what writes a weight, and the bits of a code."""

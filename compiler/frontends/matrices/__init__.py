@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.matrices.arrays import Array, Scope
-from ingot.compiler.frontends.matrices.elimination import lu, solve_triangular
+from ingot.compiler.frontends.matrices.elimination import Factors, lu, solve_triangular
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value, dims
 from ingot.hal.errors import CompileError
@@ -41,12 +41,12 @@ def _square(builder: Builder, x: Value) -> Array:
 
 def determinant(builder: Builder, x: Value) -> Value:
     """[..., n, n] -> [...]."""
-    return product_of(signed_pivots(_square(builder, x))).reshape(*tensor_type(x).shape[:-2]).value
+    pivots = signed_pivots(lu(_square(builder, x)))
+    return product_of(pivots).reshape(*tensor_type(x).shape[:-2]).value
 
 
-def signed_pivots(x: Array) -> Array:
-    """[b, n, n] -> [b, n]: numbers whose product is the determinant."""
-    factors = lu(x)
+def signed_pivots(factors: Factors) -> Array:
+    """Of [b, n, n] -> [b, n]: numbers whose product is the determinant."""
     both, scope = factors.both, factors.both.scope
     stays = factors.pivots.equals(scope.count(factors.pivots.shape, 1))
     return scope.where(stays, both.diagonal(), -both.diagonal())
@@ -60,9 +60,9 @@ def product_of(x: Array) -> Array:
     return x.scope.loop(x.shape[1], [one], lambda index, made: [made * x.at(index, 1)])[0]
 
 
-def solve(a: Array, b: Array) -> Array:
-    """A^-1 B for [b, n, n] and [b, n, m]; inf or NaN where there is none."""
-    factors = lu(a)
+def solve(a: Array | Factors, b: Array) -> Array:
+    """A^-1 B for [b, n, n], or its factors, and [b, n, m]; inf or NaN where there is none."""
+    factors = lu(a) if isinstance(a, Array) else a
     plain = {"left": True, "transposed": False, "conjugated": False}
     part = solve_triangular(factors.both, b.rows(factors.order), lower=True, unit=True, **plain)
     return solve_triangular(factors.both, part, lower=False, unit=False, **plain)

@@ -6,8 +6,9 @@ from ingot.compiler.frontends.matrices.arrays import I64, Array
 from ingot.compiler.frontends.matrices.blocks import Panels
 from ingot.compiler.ir import dims
 from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import Dim
 
-__all__ = ["Factors", "cholesky", "first_of", "lu", "solve_lower", "solve_triangular"]
+__all__ = ["Factors", "cholesky", "first_of", "lu", "order_of", "solve_lower", "solve_triangular"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,21 @@ def lu(x: Array) -> Factors:
     both, order = matrix.cut(1, 0, m).cut(2, 0, n), order.cut(1, 0, m)
     diagonal = both.cut(1, 0, count).cut(2, 0, count).diagonal()
     return Factors(both, pivots.cut(1, 0, count), order, first_of(diagonal.size().equals(0)))
+
+
+def order_of(pivots: Array, rows: Dim) -> Array:
+    """i64[b, k], as `Factors` has them -> i64[b, rows]: which row comes to stand in each place."""
+    scope, (batch, count) = pivots.scope, pivots.shape
+    places = scope.count((1, rows), 1)
+
+    def step(index: Array, order: Array) -> list[Array]:
+        other = pivots.at(index, 1).unsqueeze(1)
+        swap = scope.where(places.equals(index), other, places)
+        swap = scope.where(places.equals(other) & ~places.equals(index), index, swap)
+        return [order.rows(swap)]
+
+    (order,) = scope.loop(count, [scope.count((batch, rows), 1)], step)
+    return order
 
 
 def first_of(wrong: Array) -> Array:

@@ -142,14 +142,14 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Tensor:
 def det(x: Any, /) -> Tensor:
     """The determinants of square matrices."""
     array, batch = _matrices(x, square=True)
-    return _back(matrices.product_of(matrices.signed_pivots(array)), batch)
+    return _back(matrices.product_of(matrices.signed_pivots(elimination.lu(array))), batch)
 
 
 @extension("linalg")
 def slogdet(x: Any, /) -> SlogdetResult:
     """The signs of determinants, or their phases, and the logarithms of their sizes."""
     array, batch = _matrices(x, square=True)
-    pivots = matrices.signed_pivots(array)
+    pivots = matrices.signed_pivots(elimination.lu(array))
     size, scope = pivots.abs(), array.scope
     phases = scope.where(size.equals(0), 0, pivots / scope.where(size.equals(0), 1, size))
     return SlogdetResult(

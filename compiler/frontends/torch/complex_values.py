@@ -8,13 +8,15 @@ that it would be. Arguments and results of the program are complex tensors: `tak
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from copy import copy
+from typing import Any, cast
 
-from ingot.compiler.frontends.complex_numbers import UNARY, Complex, Parts
+from ingot.compiler.frontends.complex_numbers import BINARY, UNARY, Complex, Parts
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
 from ingot.compiler.frontends.torch.lowering import LOWERINGS, Context
 from ingot.compiler.ir import TensorType, Value
 from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
@@ -34,7 +36,7 @@ _BY_PARTS = frozenset(
     for name in (
         "_reshape_alias.default", "_unsafe_index.Tensor",
         "_unsafe_view.default", "alias.default", "as_strided.default", "broadcast_to.default",
-        "cat.default", "chunk.default", "clone.default", "constant_pad_nd.default",
+        "cat.default", "chunk.default", "clone.default",
         "contiguous.default", "copy.default", "cumsum.default", "detach.default",
         "diagonal.default", "expand.default", "expand_as.default", "flatten.using_ints",
         "flip.default", "gather.default", "index.Tensor", "index_put.default",
@@ -49,7 +51,43 @@ _BY_PARTS = frozenset(
     )
 )  # fmt: skip
 """Ops whose real result is that of the real parts, and whose imaginary one that of the others."""
-_PRODUCTS = frozenset(f"aten.{name}.default" for name in ("bmm", "dot", "matmul", "mm", "mv"))
+_AS_REAL = frozenset(
+    f"aten.{name}"
+    for name in (
+        "addbmm.default", "addcdiv.default", "addcmul.default", "addmm.default", "addmv.default",
+        "alias_copy.default", "as_strided_copy.default", "as_strided_scatter.default",
+        "baddbmm.default", "bmm.default", "concat.default", "concatenate.default",
+        "conv1d.default", "conv1d.padding", "conv2d.default", "conv2d.padding", "conv3d.default",
+        "conv3d.padding", "conv_transpose1d.default", "conv_transpose2d.input",
+        "conv_transpose3d.input", "constant_pad_nd.default", "convolution.default",
+        "diagonal_copy.default",
+        "diagonal_scatter.default", "diff.default", "dot.default", "einsum.default",
+        "expand_copy.default", "ger.default", "index_add.default", "index_copy.default",
+        "index_fill.int_Scalar", "lerp.Scalar", "lerp.Tensor", "linear.default",
+        "logical_and.default", "logical_not.default", "logical_or.default", "logical_xor.default",
+        "masked_scatter.default", "matmul.default", "meshgrid.default", "meshgrid.indexing",
+        "mm.default", "mv.default", "narrow_copy.default", "numel.default", "outer.default",
+        "pad.default", "permute_copy.default", "put.default", "repeat_interleave.self_int",
+        "reshape_as.default", "scatter.src", "scatter_add.default", "select_copy.int",
+        "silu.default", "size.int", "slice_copy.Tensor", "split_copy.Tensor",
+        "split_with_sizes_copy.default", "squeeze_copy.dim", "squeeze_copy.dims",
+        "storage_offset.default", "stride.int", "sym_numel.default", "sym_size.int",
+        "sym_storage_offset.default", "sym_stride.int", "take_along_dim.default",
+        "tanhshrink.default",
+        "tensor_split.sections", "tile.default", "tril.default", "triu.default",
+        "unbind_copy.int", "unfold_copy.default", "unsqueeze_copy.default", "view_as.default",
+        "view_copy.default",
+    )
+)  # fmt: skip
+"""Ops whose lowering for real numbers holds for complex ones, of which it makes ops as if graph ops
+took them."""
+_BOTH_PARTS = frozenset(
+    ("add", "broadcast", "concatenate", "dynamic_slice", "dynamic_update_slice", "gather", "neg",
+     "pad", "reshape", "reverse", "scatter", "select", "slice", "sub", "take", "transpose")
+)  # fmt: skip
+"""Graph ops of both parts alike; a scatter only of kind add or set."""
+_GRAPH_BINARY = {"mul": "multiply", "div": "divide", "pow": "power"}
+_GRAPH_UNARY = {"exp": "exponential", "log": "log", "logistic": "logistic", "tanh": "tanh"}
 
 
 _UNARY = {
@@ -89,6 +127,10 @@ class ComplexValue:
         type = type_of(self.real)
         return TensorType(dtype("c64" if type.dtype.bits == 32 else "c128"), type.shape)
 
+    def typed(self, _: object) -> TensorType:
+        """As `Value.typed`, so that lowerings may ask either."""
+        return self.type
+
 
 Lowering = Callable[..., Any]
 COMPLEX: dict[str, Lowering] = {}
@@ -121,8 +163,8 @@ def lower_complex(c: Context, name: str, arguments: Sequence[Any], keywords: Any
         return COMPLEX[name](c, *arguments, **keywords)
     if name in _UNARY:
         return ComplexValue(*UNARY[_UNARY[name]](Complex(c.builder), arguments[0].parts))
-    if name in _PRODUCTS:
-        return _product(c, name, arguments, keywords)
+    if name in _AS_REAL:
+        return LOWERINGS[name](_ComplexContext.of(c), *arguments, **keywords)
     if name not in _BY_PARTS:
         raise UnsupportedNode(f"complex numbers in it are not supported: {_ADVICE}")
     columns, inner = [], _real_context(c)
@@ -155,14 +197,107 @@ def _part(c: Context, x: Any, place: int) -> Any:
     return x
 
 
-def _product(c: Context, name: str, arguments: Sequence[Any], keywords: Any) -> ComplexValue:
-    """Products of parts, summed as those of numbers are."""
-    inner = _real_context(c)
-    a, b, *rest = arguments
+class _ComplexContext(Context):
+    """A node whose lowering makes graph ops of complex values."""
 
-    def of(x: Value, y: Value) -> Value:
-        found: Value = LOWERINGS[name](inner, x, y, *rest, **keywords)
-        return found
+    @classmethod
+    def of(cls, c: Context) -> _ComplexContext:
+        made = copy(c)
+        made.__class__ = cls
+        assert isinstance(made, _ComplexContext)
+        return made
 
-    real = c.op("sub", of(a.real, b.real), of(a.imaginary, b.imaginary))
-    return ComplexValue(real, c.op("add", of(a.real, b.imaginary), of(a.imaginary, b.real)))
+    def op(self, name: str, *operands: Any, **attributes: Any) -> Any:
+        wanted = attributes.get("dtype")
+        gives = isinstance(wanted, DType) and wanted.is_complex
+        if not gives and not any(isinstance(each, ComplexValue) for each in operands):
+            return super().op(name, *operands, **attributes)
+        if name == "convert":
+            return self._converted(operands[0], attributes["dtype"])
+        if name in _BOTH_PARTS and attributes.get("kind", "add") in ("add", "set"):
+            return self._parts(name, operands, attributes)
+        if name == "reduce" and attributes["kind"] == "add":
+            return self._parts(name, operands, attributes)
+        if name in _GRAPH_BINARY:
+            pair = [self._whole(each).parts for each in operands]
+            return ComplexValue(*BINARY[_GRAPH_BINARY[name]](Complex(self.builder), *pair))
+        if name in _GRAPH_UNARY:
+            x = self._whole(operands[0]).parts
+            return ComplexValue(*UNARY[_GRAPH_UNARY[name]](Complex(self.builder), x))
+        if name in ("dot_general", "convolution"):
+            return self._product(name, *operands, **attributes)
+        raise UnsupportedNode(f"{name} of complex numbers is not supported: {_ADVICE}")
+
+    def _whole(self, x: Any) -> ComplexValue:
+        return x if isinstance(x, ComplexValue) else ComplexValue(x, self.fill(0, like=x))
+
+    def _parts(self, name: str, operands: Sequence[Any], attributes: Any) -> ComplexValue:
+        """Masks and places are the same for both parts; other operands have two."""
+        numbers = [each for each in operands if isinstance(each, ComplexValue)]
+        element = type_of(numbers[0].real).dtype
+        made = []
+        for place in (0, 1):
+            given = [
+                self._whole(each).parts[place] if _is_number(each, element) else each
+                for each in operands
+            ]
+            made.append(super().op(name, *given, **attributes))
+        return ComplexValue(*made)
+
+    def _product(self, name: str, a: Any, b: Any, **attributes: Any) -> ComplexValue:
+        """Products of parts, summed as those of numbers are."""
+        left, right = self._whole(a), self._whole(b)
+        if "dtype" in attributes:
+            attributes["dtype"] = type_of(left.real).dtype
+
+        def of(x: Value, y: Value) -> Value:
+            return super(_ComplexContext, self).op(name, x, y, **attributes)
+
+        real, imaginary = left.parts
+        parts = (
+            ("sub", of(real, right.real), of(imaginary, right.imaginary)),
+            ("add", of(real, right.imaginary), of(imaginary, right.real)),
+        )
+        return ComplexValue(*(super(_ComplexContext, self).op(*each) for each in parts))
+
+    def _converted(self, x: Any, element: DType) -> Any:
+        part = real_dtype(element)
+        if element.is_complex:
+            return ComplexValue(*(self.convert(each, part) for each in self._whole(x).parts))
+        if not element.is_boolean:
+            return self.convert(x.real, part)
+        return super().op("or", *(self.convert(each, element) for each in x.parts))
+
+    def broadcast_to(self, value: Any, shape: Sequence[Dim]) -> Any:
+        if isinstance(value, ComplexValue):
+            return ComplexValue(*(super(_ComplexContext, self).broadcast_to(each, shape)
+                                  for each in value.parts))  # fmt: skip
+        return super().broadcast_to(value, shape)
+
+    def fill(self, number: Any, like: Any) -> Any:
+        if not isinstance(like, ComplexValue):
+            return super().fill(number, like)
+        real, imaginary = (number.real, number.imag)
+        fill = super().fill
+        return ComplexValue(fill(real, like.real), fill(imaginary, like.real))
+
+    def full(self, number: Any, dtype: DType | str, shape: Sequence[Dim]) -> Any:
+        part = real_dtype(dtype) if isinstance(dtype, DType) else dtype
+        if part is dtype:
+            return super().full(number, dtype, shape)
+        full = super().full
+        return ComplexValue(full(number.real, part, shape), full(number.imag, part, shape))
+
+    def scalar(self, x: Any, element: DType | str) -> Any:
+        if isinstance(x, ComplexValue):
+            return self.convert(cast("Any", x), element)
+        if isinstance(element, str) or not element.is_complex or isinstance(x, Value):
+            return super().scalar(x, element)
+        if isinstance(x, Expr):
+            return self._converted(self.size(x, real_dtype(element)), element)
+        return self.full(x, element, ())
+
+
+def _is_number(x: Any, element: DType) -> bool:
+    """Whether an operand has parts: it is complex, or of the dtype of these."""
+    return isinstance(x, ComplexValue) or type_of(x).dtype is element

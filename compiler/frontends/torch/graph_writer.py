@@ -56,6 +56,8 @@ class GraphWriter:
             return {"as_optional_tensors": [self.argument(each) for each in argument]}
         if isinstance(argument, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             raise TypeError("a size that no node gives")
+        if isinstance(argument, torch._ops.OpOverload):
+            return {"as_operator": f"torch.ops.{argument}"}
         if isinstance(argument, complex):
             return {"as_complex": {"real": argument.real, "imag": argument.imag}}
         if isinstance(argument, torch.dtype):
@@ -138,6 +140,8 @@ class GraphWriter:
         value = node.meta["val"]
         if isinstance(value, torch.Tensor):
             return {"as_tensor": {"name": self._first.get(node.name, node.name)}}
+        if value is None:  # a token
+            return {"as_none": True}
         return {f"as_{_symbolic(torch, value)}": {"as_name": node.name}}
 
     def _size(self, size: Any) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class _Import:
                 tensors.set(entry["arg"]["name"], self._variable(name, is_constant, builder))
             else:
                 tensors.make(entry["arg"]["name"], lambda: self._weight(name, is_constant, builder))
-        elif kind != "constant_input":
+        elif kind not in ("constant_input", "token"):
             raise CompileError(
                 f"an input of {self.archive.what} is a {kind.replace('_', ' ')}, which is not "
                 "supported: pass tensors and numbers"

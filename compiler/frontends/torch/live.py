@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,7 +48,7 @@ def program_archive(torch: Any, program: Any) -> LiveArchive:
     writer = GraphWriter(torch)
     signature = program.graph_signature
     (call,) = (each for each in program.module_call_graph if not each.fqn)
-    names = torch.utils._pytree.treespec_dumps(call.signature.out_spec)
+    names = json.dumps([1, _tree(call.signature.out_spec)], default=str)
     graph = writer.graph(program.graph_module)
     module = {
         "graph": graph,
@@ -63,8 +64,25 @@ def program_archive(torch: Any, program: Any) -> LiveArchive:
     return LiveArchive(torch, writer, written, program.state_dict, program.constants)
 
 
+def _tree(spec: Any) -> dict[str, Any]:
+    """How results lie in containers, as torch would save it if it knew all containers."""
+    children = [_tree(each) for each in spec.children()]
+    if spec.is_leaf():
+        return {"type": None, "context": None, "children_spec": []}
+    context, kind = spec.context, spec.type
+    if isinstance(context, type):  # a named tuple, of which pytree notes the class
+        kind = context
+    names = getattr(kind, "_fields", None) or getattr(kind, "__match_args__", None)
+    if names and len(names) == len(children) and issubclass(kind, tuple):
+        context = list(names)
+    return {"type": str(kind), "context": json.dumps(context, default=str),
+            "children_spec": children}  # fmt: skip
+
+
 def _input(spec: Any, argument: dict[str, Any]) -> dict[str, Any]:
     kind = {"CONSTANT_TENSOR": "tensor_constant"}.get(spec.kind.name, spec.kind.name.lower())
+    if kind == "token":
+        return {kind: {}}
     if kind == "user_input":
         return {kind: {"arg": argument}}
     entry = {"arg": argument["as_tensor"], f"{kind}_name": spec.target}
@@ -73,6 +91,8 @@ def _input(spec: Any, argument: dict[str, Any]) -> dict[str, Any]:
 
 def _output(spec: Any, argument: dict[str, Any]) -> dict[str, Any]:
     kind = spec.kind.name.lower()
+    if kind == "token":
+        return {kind: {}}
     if kind == "user_output":
         return {kind: {"arg": argument}}
     written = kind.removesuffix("_mutation")

@@ -138,6 +138,9 @@ class Walk:
         return [self.argument(each, tensors, builder) for each in graph["outputs"]]
 
     def _lower(self, node: Any, graph: Any, tensors: Tensors, builder: Builder) -> None:
+        if str(node["target"]).endswith("higher_order.with_effects"):
+            tensors.set(_output_names(node["outputs"][0])[0], None)
+            node = _without_token(node)
         outputs = [name for each in node["outputs"] for name in _output_names(each)]
         declared = [self._declared(name, graph) for name in outputs]
         before = len(self.problems)
@@ -381,6 +384,13 @@ def _functional(target: str) -> tuple[str, bool]:
     raise UnsupportedNode(
         reason or f"the op is not supported; {ADVICE}, or rewrite the layer with other ops"
     )
+
+
+def _without_token(node: Any) -> Any:
+    """The op for which a node keeps an order by tokens: its first argument and result."""
+    op = node["inputs"][1]["arg"]["as_operator"]
+    outputs = [each for each in node["outputs"][1:] if "as_none" not in each]
+    return {**node, "target": op, "inputs": node["inputs"][2:], "outputs": outputs}
 
 
 def _find_own(target: str) -> OwnLowering | None:

@@ -9,9 +9,11 @@ from ingot.compiler.frontends.torch.lowerings import (
     complex,
     contractions,
     control,
+    counting,
     creation,
     images,
     indexing,
+    linalg,
     normalizations,
     pooling,
     quantization,
@@ -23,6 +25,7 @@ from ingot.compiler.frontends.torch.lowerings import (
     shapes,
     sizes,
     sorting,
+    special,
 )
 
 __all__ = [
@@ -32,9 +35,11 @@ __all__ = [
     "complex",
     "contractions",
     "control",
+    "counting",
     "creation",
     "images",
     "indexing",
+    "linalg",
     "normalizations",
     "pooling",
     "quantization",
@@ -46,4 +51,5 @@ __all__ = [
     "shapes",
     "sizes",
     "sorting",
+    "special",
 ]

@@ -171,8 +171,3 @@ def logit(c: Context, x: Value, eps: Scalar | None = None) -> Value:
         x = hard_tanh(c, x, float(eps), 1 - float(eps))  # type: ignore[arg-type]
     rest = c.op("sub", c.fill(1, like=x), x)
     return c.op("log", c.op("div", x, rest))
-
-
-@_activation("erfc", "special_erfc")
-def complementary_error(c: Context, x: Value) -> Value:
-    return c.op("sub", c.fill(1, like=x), c.op("erf", x))

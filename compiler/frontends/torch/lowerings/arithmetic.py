@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ingot.compiler.frontends import division
+from ingot.compiler.frontends.complex_numbers import Complex, absolute
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
+from ingot.compiler.frontends.matrices import Array, Scope
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Expr
@@ -322,6 +324,99 @@ def copy_sign(c: Context, a: Scalar, b: Scalar) -> Value:
     negative = c.compare("lt", bits, c.fill(0, like=bits))
     size = c.op("abs", size)
     return c.op("select", negative, c.op("neg", size), size)
+
+
+@lowering("aten.hypot.default")
+def hypotenuse(c: Context, a: Value, b: Value) -> Value:
+    """The root of the sum of squares, none of which overflows."""
+    left, right = together(c, _at_least_single(c.dtype), a, b)
+    return c.convert(absolute(Complex(c.builder), (left, right)), c.dtype)
+
+
+@lowering("aten.signbit.default")
+def has_sign(c: Context, x: Value) -> Value:
+    """Whether it is below zero, or a zero with a sign."""
+    if type_of(x).dtype.is_boolean:
+        return c.filled(False, "i1", type_of(x).shape)
+    if type_of(x).dtype.is_float:
+        x = c.op("bitcast", x, dtype=dtype(f"i{type_of(x).dtype.bits}"))
+    return c.compare("lt", x, c.fill(0, like=x))
+
+
+@lowering("aten.nextafter.default")
+def next_after(c: Context, a: Value, b: Value) -> Value:
+    """The number next to a on the way to b: the bits of a as an integer, one more or less."""
+    a, b = together(c, c.dtype, a, b)
+    whole = dtype(f"i{c.dtype.bits}")
+    bits = c.op("bitcast", a, dtype=whole)
+    one, zero = c.fill(1, like=bits), c.fill(0, like=a)
+    grows = c.compare("eq", c.compare("gt", b, a), c.compare("gt", a, zero))
+    moved = c.op("add", bits, c.op("select", grows, one, c.op("neg", one)))
+    least = c.op("bitcast", one, dtype=c.dtype)
+    from_zero = c.op("select", c.compare("gt", b, zero), least, c.op("neg", least))
+    found = c.op("bitcast", moved, dtype=c.dtype)
+    found = c.op("select", c.compare("eq", a, zero), from_zero, found)
+    found = c.op("select", c.compare("eq", a, b), b, found)
+    is_none = c.op("or", c.op("is_nan", a), c.op("is_nan", b))
+    return c.op("select", is_none, c.op("add", a, b), found)
+
+
+@lowering("aten.frexp.Tensor")
+def take_exponent(c: Context, x: Value) -> list[Value]:
+    """From 1/2 to below 1, and the power of 2 that it is times."""
+    half = type_of(x).dtype
+    x = c.convert(x, _at_least_single(half))
+    bits, fraction = (32, 23) if type_of(x).dtype.bits == 32 else (64, 52)
+    whole, most = dtype(f"i{bits}"), (1 << (bits - 1 - fraction)) - 1
+    scale = float(1 << (fraction + 1))
+    is_small = c.compare("lt", c.op("abs", x), c.fill(2.0 ** -((most >> 1) - 1), like=x))
+    wide = c.op("select", is_small, c.op("mul", x, c.fill(scale, like=x)), x)
+    word = c.op("bitcast", wide, dtype=whole)
+    exponent = c.op("shift_right_logical", word, c.fill(fraction, like=word))
+    exponent = c.op("and", exponent, c.fill(most, like=word))
+    kept = c.op("and", word, c.fill(~(most << fraction), like=word))
+    middle = (most >> 1) - 1
+    found = c.op("bitcast", c.op("or", kept, c.fill(middle << fraction, like=kept)),
+                 dtype=type_of(x).dtype)  # fmt: skip
+    moved = c.op("select", is_small, c.fill(fraction + 1, like=word), c.fill(0, like=word))
+    power = c.op("sub", c.op("sub", exponent, c.fill(middle, like=word)), moved)
+    stays = c.op("or", c.compare("eq", x, c.fill(0, like=x)), c.op("not", c.op("is_finite", x)))
+    power = c.op("select", stays, c.fill(0, like=power), power)
+    return [c.convert(c.op("select", stays, x, found), half), c.convert(power, "i32")]
+
+
+def _at_least_single(element: DType) -> DType:
+    return element if element.bits >= 32 else dtype("f32")
+
+
+@lowering("aten.gcd.default")
+def greatest_divisor(c: Context, a: Value, b: Value) -> Value:
+    """By Euclid's algorithm, of all pairs until none has a rest."""
+    scope = Scope(c.builder)
+
+    def goes_on(a: Array, b: Array) -> Array:
+        left = ~b.equals(0)
+        for _ in b.shape:
+            left = left.reduce("or", 0)
+        return left
+
+    def step(a: Array, b: Array) -> list[Array]:
+        none = b.equals(0)
+        rest = a.each("rem", scope.where(none, 1, b).value)
+        return [scope.where(none, a, b), scope.where(none, 0, rest)]
+
+    pair = [scope.real(each) for each in together(c, c.dtype, a, b)]
+    found = scope.repeat(pair, goes_on, step)[0]
+    return (found.abs() if c.dtype.kind == "i" else found).value
+
+
+@lowering("aten.lcm.default")
+def least_multiple(c: Context, a: Value, b: Value) -> Value:
+    divisor = greatest_divisor(c, a, b)
+    a, b = together(c, c.dtype, a, b)
+    none = c.compare("eq", divisor, c.fill(0, like=divisor))
+    found = c.op("mul", c.op("div", a, c.op("select", none, c.fill(1, like=a), divisor)), b)
+    return c.op("abs", found) if c.dtype.kind == "i" else found
 
 
 @lowering("aten.round.decimals")

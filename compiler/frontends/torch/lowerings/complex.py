@@ -6,15 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ingot.compiler.frontends.complex_numbers import BINARY, Complex, Parts, absolute
+from ingot.compiler.frontends.complex_numbers import BINARY, UNARY, Complex, Parts, absolute
 from ingot.compiler.frontends.emitter import shape_of, type_of
 from ingot.compiler.frontends.fourier import fitted, over_axes, to_real
 from ingot.compiler.frontends.torch.complex_values import (
+    COMPLEX,
     ComplexValue,
     complex_lowering,
     real_dtype,
+    real_type,
 )
-from ingot.compiler.frontends.torch.lowering import VIEWS, Context, Scalar, lowering
+from ingot.compiler.frontends.torch.lowering import LOWERINGS, VIEWS, Context, Scalar, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
@@ -141,6 +143,98 @@ def ones(c: Context, *_: Any, **__: Any) -> ComplexValue:
 @complex_lowering("aten.complex.default")
 def complex_of_parts(c: Context, real: Value, imaginary: Value) -> ComplexValue:
     return ComplexValue(*c.broadcast(real, imaginary))
+
+
+@complex_lowering("aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default")
+def empty(c: Context, *_: Any, **__: Any) -> ComplexValue:
+    return _filled(c, 0)
+
+
+def _hyperbolic(first: str, second: str) -> Callable[..., ComplexValue]:
+    """cosh a cos b + i sinh a sin b, or with sinh and cosh exchanged."""
+
+    def lower(c: Context, x: ComplexValue) -> ComplexValue:
+        cos, sin = (c.op(each, x.imaginary) for each in ("cos", "sin"))
+        return ComplexValue(
+            c.op("mul", c.op(first, x.real), cos), c.op("mul", c.op(second, x.real), sin)
+        )
+
+    return lower
+
+
+complex_lowering("aten.sinh.default")(_hyperbolic("sinh", "cosh"))
+complex_lowering("aten.cosh.default")(_hyperbolic("cosh", "sinh"))
+
+
+def _logarithm(base: float) -> Callable[..., ComplexValue]:
+    def lower(c: Context, x: ComplexValue) -> ComplexValue:
+        found = UNARY["log"](Complex(c.builder), x.parts)
+        return ComplexValue(*(c.op("div", each, c.fill(math.log(base), like=each))
+                              for each in found))  # fmt: skip
+
+    return lower
+
+
+for _base in (2, 10):
+    complex_lowering(f"aten.log{_base}.default")(_logarithm(_base))
+for _op, _join in {"isnan": "or", "isinf": "or", "isfinite": "and"}.items():
+    complex_lowering(f"aten.{_op}.default")(
+        lambda c, x, name=f"is_{_op[2:]}", join=_join: c.op(
+            join, *(c.op(name, each) for each in x.parts)
+        )
+    )
+
+
+def _of_size(name: str) -> None:
+    """A norm is that of the sizes of elements."""
+
+    def lower(c: Context, x: ComplexValue, *given: Any, **named: Any) -> Any:
+        named.pop("dtype", None)
+        return LOWERINGS[name](c, size(c, x), *given, **named)
+
+    complex_lowering(name)(lower)
+
+
+for _name in ("linalg_vector_norm.default", "norm.Scalar", "norm.ScalarOpt_dim"):
+    _of_size(f"aten.{_name}")
+
+
+@complex_lowering("aten.dist.default")
+def distance(c: Context, a: Operand, b: Operand, p: float = 2) -> Any:
+    known = next(each for each in (a, b) if isinstance(each, ComplexValue))
+    less = _binary("subtract")(c.declaring(known.type), a, b)
+    length = size(c, less)
+    return LOWERINGS["aten.dist.default"](c, length, c.fill(0, like=length), p)
+
+
+def _variance(name: str) -> None:
+    """The sum of the variances of both parts, and the mean of each."""
+
+    def lower(c: Context, x: ComplexValue, *given: Any, **named: Any) -> Any:
+        declared = [None if each is None else real_type(each) for each in c.declared]
+        inner = c.declaring(*declared)
+        found = [LOWERINGS[name](inner, each, *given, **named) for each in x.parts]
+        if "var_mean" not in name:
+            return c.op("add", *found)
+        (first, real), (second, imaginary) = found
+        return [c.op("add", first, second), ComplexValue(real, imaginary)]
+
+    complex_lowering(name)(lower)
+
+
+for _name in ("var.correction", "var.dim", "var.default", "var_mean.correction"):
+    _variance(f"aten.{_name}")
+
+
+def _deviation(kind: str) -> Callable[..., Value]:
+    def lower(c: Context, x: ComplexValue, *given: Any, **named: Any) -> Value:
+        return c.op("sqrt", COMPLEX[f"aten.var.{kind}"](c, x, *given, **named))
+
+    return lower
+
+
+for _kind in ("correction", "dim", "default"):
+    complex_lowering(f"aten.std.{_kind}")(_deviation(_kind))
 
 
 @complex_lowering("aten.polar.default")

@@ -16,7 +16,7 @@ from ingot.compiler.frontends.indexed import (
 )
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.frontends.torch.lowerings.arithmetic import floor_divide
-from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir import TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 
@@ -195,6 +195,32 @@ def index_fill(c: Context, x: Value, axis: int, indices: Value, value: Scalar) -
     return _row_scattered(c, x, axis, indices, c.scalar(value, type_of(x).dtype), "set")
 
 
+@lowering("aten.index_reduce.default")
+def index_reduce(
+    c: Context, x: Value, axis: int, indices: Value, source: Value, reduce: str, *,
+    include_self: bool = True,
+) -> Value:  # fmt: skip
+    axis = c.axis(axis, x)
+    wide = _along(c, indices, axis, shape_of(source))
+    return scatter_reduce(c, x, axis, wide, source, reduce, include_self=include_self)
+
+
+def _along(c: Context, indices: Value, axis: int, shape: Sequence[Dim]) -> Value:
+    """Indices [n] at all places of the other axes."""
+    flat = c.reshape(indices, (dims.product(shape_of(indices)),))
+    return c.op("broadcast", flat, shape=tuple(shape), dimensions=(axis,))
+
+
+@lowering("aten.put.default")
+def put(c: Context, x: Value, indices: Value, source: Value, accumulate: bool = False) -> Value:
+    """Elements of x, counted row by row, become those of the source."""
+    flat, places, values = (
+        c.reshape(each, (dims.product(shape_of(each)),)) for each in (x, indices, source)
+    )
+    kind = "add" if accumulate else "set"
+    return c.reshape(scatter_elements(c, flat, 0, places, values, kind), shape_of(x))
+
+
 @lowering("aten.select_scatter.default")
 def select_scatter(c: Context, x: Value, source: Value, axis: int, index: Dim) -> Value:
     axis = c.axis(axis, x)
@@ -324,6 +350,17 @@ def diagonal(c: Context, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
     moved = c.transpose(x, [*rest, a, b])
     joined = c.reshape(moved, (*(shape[axis] for axis in rest), shape[a] * shape[b]))
     return c.op("take", joined, flat, axis=rank - 2, mode="check")
+
+
+@lowering("aten.diagonal_scatter.default")
+def diagonal_scatter(
+    c: Context, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Value:
+    """x with `source` on a diagonal."""
+    count = dims.product(shape_of(x))
+    places = c.reshape(c.op("iota", dtype=_I64, shape=(count,), axis=0), shape_of(x))
+    inner = c.declaring(TensorType(_I64, shape_of(source)))
+    return put(c, x, diagonal(inner, places, offset, dim1, dim2), source)
 
 
 @lowering("aten.one_hot.default")

@@ -5,6 +5,7 @@ Every op begins a stream of its own (`frontends/random_numbers.py`).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ingot.compiler.frontends.emitter import shape_of, type_of
@@ -29,6 +30,70 @@ def uniform(c: Context, _: Any, low: float = 0.0, high: float = 1.0, **__: Any) 
 def normal(c: Context, _: Any, mean: float = 0.0, deviation: float = 1.0, **__: Any) -> Value:
     ends = (c.scalar(each, c.dtype) for each in (mean, deviation))
     return Stream(c.builder).normal(c.shape, *ends)
+
+
+def _fraction(c: Context, like: Value) -> Value:
+    """From 0 to below 1, in f32 at least."""
+    element = type_of(like).dtype
+    kind = element if element.is_float and element.bits >= 32 else dtype("f32")
+    shape = shape_of(like)
+    return c.reshape(Stream(c.builder).fractions(shape, kind), shape)
+
+
+def _waited(c: Context, like: Value) -> Value:
+    """Exponentially distributed numbers of mean 1: -log(1 - u)."""
+    return c.op("neg", c.op("log1p", c.op("neg", _fraction(c, like))))
+
+
+@lowering("aten.exponential.default")
+def exponential(c: Context, x: Value, rate: float = 1.0, **__: Any) -> Value:
+    drawn = _waited(c, x)
+    return c.convert(c.op("div", drawn, c.fill(rate, like=drawn)), c.dtype)
+
+
+@lowering("aten.geometric.default")
+def geometric(c: Context, x: Value, p: float, **__: Any) -> Value:
+    """How many trials of chance p it takes until one succeeds."""
+    drawn = _waited(c, x)
+    if p >= 1:
+        return c.filled(1, c.dtype, c.shape)
+    count = c.op("ceil", c.op("div", drawn, c.fill(-math.log1p(-p), like=drawn)))
+    return c.convert(c.op("max", count, c.fill(1, like=count)), c.dtype)
+
+
+@lowering("aten.cauchy.default")
+def cauchy(c: Context, x: Value, median: float = 0.0, sigma: float = 1.0, **__: Any) -> Value:
+    drawn = _fraction(c, x)
+    angle = c.op("mul", c.op("sub", drawn, c.fill(0.5, like=drawn)), c.fill(math.pi, like=drawn))
+    scaled = c.op("mul", c.op("tan", angle), c.fill(sigma, like=drawn))
+    return c.convert(c.op("add", scaled, c.fill(median, like=drawn)), c.dtype)
+
+
+@lowering("aten.log_normal.default")
+def log_normal(c: Context, x: Value, mean: float = 1.0, deviation: float = 2.0, **__: Any) -> Value:
+    return c.op("exp", normal(c, x, mean, deviation))
+
+
+@lowering("aten.multinomial.default")
+def choices(c: Context, weights: Value, count: Any, replacement: bool = False, **__: Any) -> Value:
+    """[..., n] -> i64[..., count]: places, by their weights. Without replacement they are those
+    whose exponentially distributed waiting times are the least."""
+    weights = c.convert(weights, "f64" if type_of(weights).dtype.bits == 64 else "f32")
+    axis = type_of(weights).rank - 1
+    *batch, size = shape_of(weights)
+    if not replacement or count == 1:
+        least = c.fill(1e-30, like=weights)
+        ratio = c.op("div", weights, c.op("max", _waited(c, weights), least))
+        return c.several("top_k", ratio, k=count, axis=axis, largest=True, dtype=_I64)[1]
+    sums = c.op("cumulative", weights, axis=axis, kind="add", exclusive=False, reverse=False)
+    whole = c.sliced(sums, axis, size - 1, size)
+    drawn = _fraction(c, c.full(0, type_of(weights).dtype, (*batch, count)))
+    limits = c.op("mul", drawn, c.broadcast_to(whole, shape_of(drawn)))
+    passed = c.compare(
+        "le",
+        *c.broadcast(c.reshape(sums, (*batch, 1, size)), c.reshape(limits, (*batch, count, 1))),
+    )
+    return c.reduce(c.convert(passed, _I64), [axis + 1], "add")
 
 
 @lowering("aten.randint.default")

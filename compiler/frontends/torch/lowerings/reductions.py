@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -175,6 +176,32 @@ def cumulative_product(c: Context, x: Value, dim: int, *, dtype: DType | None = 
     return _cumulative(c, x, dim, "mul")
 
 
+@lowering("aten.logcumsumexp.default")
+def log_of_cumulative_sum(c: Context, x: Value, dim: int) -> Value:
+    """log(sum exp) of each element and all before it: after step k each has those of 2^k."""
+    if not type_of(x).rank:
+        return x
+    axis, found = c.axis(dim, x), widen(c, x)
+    size, shift = shape_of(x)[axis], 1
+    if not isinstance(size, int):
+        raise UnsupportedNode("the length of its lines is symbolic, which is not supported: fix it")
+    while shift < size:
+        none = c.full(-math.inf, type_of(found).dtype, ())
+        pads = [[sign * shift * (at == axis) for at in range(type_of(x).rank)] for sign in (1, -1)]
+        before = c.op("pad", found, none, low=tuple(pads[0]), high=tuple(pads[1]))
+        found = _log_of_sum(c, found, before)
+        shift *= 2
+    return narrow(c, found, x)
+
+
+def _log_of_sum(c: Context, a: Value, b: Value) -> Value:
+    """log(exp(a) + exp(b))."""
+    greatest = c.op("max", a, b)
+    less = c.op("neg", c.op("abs", c.op("sub", a, b)))
+    found = c.op("add", greatest, c.op("log1p", c.op("exp", less)))
+    return c.op("select", c.op("is_inf", greatest), greatest, found)
+
+
 def _cumulative(c: Context, x: Value, dim: int, kind: str) -> Value:
     x = c.convert(x, c.dtype)
     if not type_of(x).rank:
@@ -185,16 +212,6 @@ def _cumulative(c: Context, x: Value, dim: int, kind: str) -> Value:
 @lowering("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")
 def count_nonzero(c: Context, x: Value, dim: Any = None) -> Value:
     return _reduced(c, c.convert(c.convert(x, "i1"), "i64"), dim, False, "add")
-
-
-@lowering("aten.dist.default")
-def distance(c: Context, a: Value, b: Value, p: float = 2) -> Value:
-    if p != 2:
-        raise UnsupportedNode(f"p is {p}, expected 2")
-    left, right = c.broadcast(widen(c, a), widen(c, b))
-    difference = c.op("sub", left, right)
-    squares = c.reduce(c.op("mul", difference, difference), range(type_of(left).rank), "add")
-    return narrow(c, c.op("sqrt", squares), a)
 
 
 @lowering("aten.diff.default")

@@ -169,12 +169,18 @@ def _distances(c: Context, difference: Value, p: float) -> Value:
         return c.reduce(c.convert(differs, type_of(size).dtype), axis, "add")
     if p == 1:
         return c.reduce(size, axis, "add")
-    if p == math.inf:
-        return c.reduce(size, axis, "max")
+    if math.isinf(p):
+        return c.reduce(size, axis, "max" if p > 0 else "min")
     if p == 2:
         return c.op("sqrt", c.reduce(c.op("mul", size, size), axis, "add"))
     total = c.reduce(c.op("pow", size, c.fill(p, like=size)), axis, "add")
     return c.op("pow", total, c.fill(1 / p, like=total))
+
+
+@lowering("aten.dist.default")
+def distance(c: Context, a: Value, b: Value, p: float = 2) -> Value:
+    difference = c.op("sub", *c.broadcast(widen(c, a), widen(c, b)))
+    return narrow(c, _distances(c, _flat(c, difference), p), a)
 
 
 @lowering("aten._cdist_forward.default", "aten.cdist.default")

@@ -114,6 +114,7 @@ def slice_(
 
 
 @lowering("aten.narrow.default", view=False)
+@lowering("aten.narrow_copy.default")
 def narrow(c: Context, x: Value, axis: int, start: Dim, length: Dim) -> Value:
     axis = c.axis(axis, x)
     if isinstance(start, int) and start < 0:

@@ -1,0 +1,305 @@
+"""Functions that torch's core opset does not have - linear algebra, special functions, distinct
+elements - against eager torch, real and complex."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.read_source import read_source
+
+pytest.importorskip("torch.export")  # a folder that is called torch is none
+torch = import_module("torch")
+L = torch.linalg
+S = torch.special
+
+
+class Calls(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: Any) -> Any:
+        return self.function(*tensors)
+
+
+def leaves(results: Any) -> list[Any]:
+    return [each.resolve_conj().numpy() for each in torch.utils._pytree.tree_leaves(results)]
+
+
+def check(function: Callable[..., Any], *tensors: Any, near: float = 1e-4) -> None:
+    program = torch.export.export(Calls(function), tensors, strict=False)
+    with np.errstate(all="ignore"):
+        found = interpret(read_source(program), "main", [each.numpy() for each in tensors])
+    for a, b in zip(found, leaves(function(*tensors)), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        np.testing.assert_allclose(a, b, near, near)
+
+
+def drawn(*shape: int, dtype: Any = torch.float32) -> Any:
+    torch.manual_seed(sum(shape))
+    return torch.randn(*shape, dtype=dtype)
+
+
+def rebuilt(values: Any, vectors: Any) -> Any:
+    return vectors @ torch.diag_embed(values.to(vectors.dtype)) @ L.inv(vectors)
+
+
+SQUARE: dict[str, Any] = {
+    "inv": lambda a, b: (L.inv(a), torch.inverse(a)),
+    "inv_ex": lambda a, b: L.inv_ex(a),
+    "solve": lambda a, b: (L.solve(a, b), L.solve(a, b.mT, left=False), L.solve(a, a[..., 0])),
+    "det": lambda a, b: (L.det(a), L.slogdet(a)),
+    "lu_solve": lambda a, b: L.lu_solve(*L.lu_factor(a), b),
+    "lu_solve_adjoint": lambda a, b: L.lu_solve(*L.lu_factor(a), b, adjoint=True),
+    "lu_solve_right": lambda a, b: L.lu_solve(*L.lu_factor(a), b.mT, left=False),
+    "solve_triangular": lambda a, b: L.solve_triangular(a, b, upper=True),
+    "unit_triangle": lambda a, b: L.solve_triangular(
+        a, b.mT, upper=False, left=False, unitriangular=True
+    ),
+    "eig": lambda a, b: rebuilt(*L.eig(a)),
+    "eigvals": lambda a, b: L.eigvals(a).abs().sort(-1)[0],
+    "matrix_exp": lambda a, b: L.matrix_exp(a * 2),
+    "matrix_power": lambda a, b: L.matrix_power(a, -3),
+    "cond": lambda a, b: L.cond(a),
+}
+TALL: dict[str, Any] = {
+    "lu": lambda a: (L.lu(a), torch.lu_unpack(*L.lu_factor(a))),
+    "qr": lambda a: (L.qr(a), L.qr(a, "complete"), L.qr(a, "r").R),
+    "reflectors": lambda a: (torch.geqrf(a), L.householder_product(*torch.geqrf(a))),
+    "ormqr": lambda a: torch.ormqr(*torch.geqrf(a), a, transpose=True),
+    "svd": lambda a: (lambda u, s, vh: (s, (u * s[..., None, :]) @ vh))(*L.svd(a, False)),
+    "svdvals": lambda a: (L.svdvals(a), L.matrix_norm(a, "nuc"), L.matrix_norm(a, 2)),
+    "pinv": lambda a: (L.pinv(a), L.matrix_rank(a)),
+    "cross": lambda a: L.cross(a, a.flip(-2)),
+}
+DEFINITE: dict[str, Any] = {
+    "cholesky": lambda a, b: (L.cholesky(a), L.cholesky(a, upper=True), L.cholesky_ex(a)),
+    "cholesky_solve": lambda a, b: torch.cholesky_solve(b, L.cholesky(a)),
+    "cholesky_inverse": lambda a, b: torch.cholesky_inverse(L.cholesky(a)),
+    "eigh": lambda a, b: (L.eigvalsh(a), rebuilt(*L.eigh(a, UPLO="U"))),
+    "pinv": lambda a, b: L.pinv(a, hermitian=True),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+@pytest.mark.parametrize("name", SQUARE)
+def test_square_matrices_agree(name: str, dtype: Any) -> None:
+    check(SQUARE[name], drawn(2, 1, 4, 4, dtype=dtype), drawn(2, 4, 2, dtype=dtype), near=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+@pytest.mark.parametrize("name", TALL)
+def test_tall_matrices_agree(name: str, dtype: Any) -> None:
+    check(TALL[name], drawn(2, 5, 3, dtype=dtype), near=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+@pytest.mark.parametrize("name", DEFINITE)
+def test_definite_matrices_agree(name: str, dtype: Any) -> None:
+    a = drawn(2, 4, 4, dtype=dtype)
+    check(DEFINITE[name], a @ a.mH + torch.eye(4), drawn(2, 4, 2, dtype=dtype), near=1e-3)
+
+
+WHOLE = torch.arange(-4.0, 5.0)
+REAL = torch.cat([drawn(60) * 4, torch.tensor([0.5, 20.0, -20.0])])
+POSITIVE = torch.cat([REAL.abs() + 1e-3, torch.tensor([1.0, 2.0])])
+UNIT = torch.cat([torch.linspace(-1, 1, 41), torch.tensor([1 - 1e-6, 1.5])])
+SPECIAL: dict[str, tuple[Any, ...]] = {
+    "lgamma": (torch.lgamma, torch.cat([REAL, WHOLE])),
+    "digamma": (lambda x: (S.digamma(x), S.digamma(x[:3].long().abs() + 1)), REAL),
+    "digamma_poles": (torch.digamma, WHOLE),
+    "polygamma": (lambda x: (S.polygamma(1, x), torch.polygamma(0, x)), REAL[:60]),
+    "higher_polygamma": (lambda x: (S.polygamma(2, x), S.polygamma(3, x)), POSITIVE[5:] + 0.5),
+    "multigammaln": (lambda x: S.multigammaln(x + 2, 3), POSITIVE),
+    "zeta": (lambda x: S.zeta(x + 1.1, x * 3), POSITIVE),
+    "negative_zeta": (lambda x: S.zeta(torch.full_like(x, 3.0), x), REAL),
+    "i0": (lambda x: (torch.i0(x), S.i0e(x), S.i1(x), S.i1e(x)), REAL),
+    "erf": (lambda x: (torch.erfc(x), S.erfcx(x / 3), S.ndtr(x), S.log_ndtr(x)), REAL),
+    "erfinv": (torch.erfinv, UNIT),
+    "ndtri": (S.ndtri, torch.cat([UNIT, torch.tensor([1e-30])])),
+    "gammainc": (lambda a: (S.gammainc(a, a.flip(0)), S.gammaincc(a, a.flip(0))), POSITIVE),
+    "entr": (lambda x: (S.entr(x), S.xlog1py(x, x), torch.xlogy(x, x), torch.sinc(x)), POSITIVE),
+    "half": (lambda x: (torch.lgamma(x.half()), torch.erfc(x.half())), POSITIVE),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_functions_agree(name: str) -> None:
+    function, *tensors = SPECIAL[name]
+    check(function, *tensors, near={"half": 4e-3, "polygamma": 1e-4}.get(name, 2e-5))
+
+
+LINES = torch.tensor([[2.0, 0, 2, 1, 1, 2], [5, 5, 0, 0, 7, 8]])
+SPARSE = torch.tensor([[2.0, torch.nan, 2, 1], [torch.nan, 1, 0, torch.nan], [1, 2, 3, 4]])
+NUMBERS = torch.tensor([4, 0, -6, 9, 12, -35])
+OTHERS = torch.tensor([6, 0, 4, -3, 0, 14])
+COUNTING: dict[str, tuple[Any, ...]] = {
+    "median": (lambda x: (x.median(1)[0], x.median(0, keepdim=True)[0], x.median()), SPARSE),
+    "nanmedian": (lambda x: (x.nanmedian(1)[0], x.nanmedian()), SPARSE),
+    "place_of_median": (lambda x: x.median(1), torch.tensor([[3, 1, 2], [9, 8, 7]])),
+    "mode": (lambda x: (x.mode(), x.mode(0, keepdim=True)), LINES),
+    "unique": (lambda x: x.unique(return_inverse=True, return_counts=True), LINES),
+    "unique_values": (lambda x: x.unique(), LINES.long()),
+    "unique_consecutive": (
+        lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True),
+        LINES,
+    ),
+    "unique_slices": (
+        lambda x: torch.unique(x, dim=1, return_inverse=True, return_counts=True),
+        torch.tensor([[1, 0, 1, 0], [2, 5, 2, 4]]),
+    ),
+    "unique_consecutive_slices": (lambda x: torch.unique_consecutive(x, dim=0), LINES[[0, 0, 1]]),
+    "bincount": (lambda x: (torch.bincount(x), torch.bincount(x, minlength=20)), NUMBERS.abs()),
+    "weighted": (lambda x, w: torch.bincount(x, w), NUMBERS.abs(), LINES[0]),
+    "repeat_interleave": (lambda x, n: x.repeat_interleave(n, 1), LINES, OTHERS.abs()),
+    "nonzero_static": (
+        lambda x: (
+            torch.nonzero_static(x, size=3),
+            torch.nonzero_static(x, size=15, fill_value=-7),
+        ),
+        LINES,
+    ),
+    "gcd": (lambda a, b: (torch.gcd(a, b), torch.lcm(a, b)), NUMBERS, OTHERS),
+    "logcumsumexp": (lambda x: (x.logcumsumexp(0), (x * 40).logcumsumexp(1)), drawn(5, 7)),
+    "index_reduce": (
+        lambda x, i, s: [x.index_reduce(0, i, s, kind) for kind in ("prod", "mean", "amax", "amin")]
+        + [x.index_reduce(0, i, s, "mean", include_self=False)],
+        drawn(4, 3),
+        torch.tensor([0, 2, 2]),
+        drawn(3, 3),
+    ),
+    "put": (
+        lambda x, i: (x.put(i, i.float()), x.put(i, i.float(), accumulate=True)),
+        drawn(4, 3),
+        torch.tensor([0, -1, 5]),
+    ),
+    "diagonal_scatter": (
+        lambda x: (
+            torch.diagonal_scatter(x, x[:2, 0], 2),
+            torch.diagonal_scatter(x, x[:3, 1], -1, 1, 0),
+        ),
+        drawn(4, 4),
+    ),
+    "narrow_copy": (lambda x: torch.narrow_copy(x, 1, 1, 2), LINES),
+    "distances": (lambda a, b: [torch.dist(a, b, p) for p in (0, 1, 2, 4, torch.inf, -torch.inf)],
+                  drawn(3, 4), drawn(4)),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize("name", COUNTING)
+def test_counts_and_places_agree(name: str) -> None:
+    function, *tensors = COUNTING[name]
+    check(function, *tensors, near=1e-5)
+
+
+ENDS = [0.0, -0.0, 1.0, -1.5, 1e-42, 3e38, torch.inf, -torch.inf, torch.nan]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_bits_of_floats_agree(dtype: Any) -> None:
+    x = torch.tensor(ENDS, dtype=dtype)
+    wide, other = x.repeat_interleave(len(ENDS)), x.repeat(len(ENDS))
+    check(torch.nextafter, wide, other, near=0)
+    check(torch.hypot, wide, other, near=1e-6)
+    check(lambda a: (torch.frexp(a), torch.signbit(a)), x, near=0)
+
+
+def test_drawn_numbers_have_their_distributions() -> None:
+    def draw(x: Any, weights: Any) -> Any:
+        return (
+            torch.empty_like(x).exponential_(2.0),
+            torch.empty_like(x).geometric_(0.25),
+            torch.empty_like(x).log_normal_(0.0, 0.5),
+            torch.empty_like(x).cauchy_(3.0, 2.0),
+            torch.multinomial(weights, 5000, replacement=True),
+            torch.multinomial(weights.expand(5000, 4), 1),
+            torch.multinomial(weights[:, :3], 3),
+        )
+
+    x, weights = torch.zeros(5000), torch.tensor([[1.0, 2.0, 5.0, 0.0]])
+    program = torch.export.export(Calls(draw), (x, weights), strict=False)
+    state: dict[str, Any] = {}
+    given = [x.numpy(), weights.numpy()]
+    found = interpret(read_source(program), "main", given, state=state)
+    waited, trials, sizes, spread, chosen, single, order = found
+    assert waited.mean() == pytest.approx(0.5, rel=0.1)
+    assert trials.mean() == pytest.approx(4, rel=0.1)
+    assert trials.min() == 1
+    assert np.median(sizes) == pytest.approx(1, rel=0.1)
+    assert np.median(spread) == pytest.approx(3, rel=0.1)
+    for each in (chosen, single):
+        shares = np.bincount(each.ravel(), minlength=4) / 5000
+        np.testing.assert_allclose(shares, [1 / 8, 2 / 8, 5 / 8, 0], atol=0.03)
+    assert sorted(order[0]) == [0, 1, 2]
+
+
+def test_results_of_torch_s_own_tuples_have_their_names() -> None:
+    program = torch.export.export(Calls(lambda x: (x.max(1), x.sort(0))), (LINES,), strict=False)
+    names = read_source(program).functions["main"].result_names
+    assert names == ["result.0.values", "result.0.indices", "result.1.values", "result.1.indices"]
+
+
+def spectral(x: Any, weight: Any) -> Any:
+    """A layer of a Fourier neural operator."""
+    modes = torch.fft.rfft2(x.real)[..., :3, :3]
+    return torch.fft.irfft2(torch.einsum("bixy,ioxy->boxy", modes, weight), s=x.shape[-2:])
+
+
+COMPLEX: dict[str, Callable[..., Any]] = {
+    "spectral": lambda x, w: spectral(x, w),
+    "products": lambda x, w: (
+        torch.addmm(x[0, 0, :3, :3], w[0, 0], w[1, 1], beta=2, alpha=0.5j),
+        torch.nn.functional.linear(w, w[0, 0], w[0, 0, 0]),
+        torch.baddbmm(w[0], w[0], w[1]),
+        torch.outer(w[0, 0, 0], x[0, 0, 0]),
+    ),
+    "convolutions": lambda x, w: (
+        torch.nn.functional.conv2d(x, w, w[0, 0, 0, :2], padding=1),
+        torch.nn.functional.conv_transpose2d(x, w, stride=2),
+        torch.nn.functional.conv1d(x[:, :, 0], w[:, :, 0], padding="same"),
+    ),
+    "elements": lambda x, w: (
+        torch.addcmul(x, x, x, value=2),
+        torch.addcdiv(x, x, x + 3),
+        torch.lerp(x, x * 2, 0.3),
+        torch.nn.functional.silu(x),
+        torch.logical_and(x, x.flip(-1)),
+        torch.diff(x),
+        x.sinh() + x.cosh(),
+        torch.log2(x) + torch.log10(x),
+    ),
+    "moves": lambda x, w: (
+        torch.nn.functional.pad(x, (1, 2, 0, 1), value=1.5),
+        torch.nn.functional.pad(x, (1, 1, 1, 1), mode="reflect"),
+        x.tril() + x.triu(1),
+        torch.meshgrid(x[0, 0, 0], w[0, 0, 0], indexing="ij"),
+        x.tile(2, 1),
+        x.take_along_dim(torch.tensor([[[[1, 0, 2]]]]), -1),
+    ),
+    "sizes": lambda x, w: (
+        torch.linalg.vector_norm(x, 3, dim=(-2, -1)),
+        x.norm(),
+        torch.nn.functional.normalize(x, dim=1),
+        torch.dist(x, x * 1j),
+        x.isnan() | x.isinf() | x.isfinite(),
+        x.var(1),
+        x.std(),
+        torch.var_mean(x, 2, keepdim=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_functions_of_complex_numbers_agree(name: str) -> None:
+    x, weight = (drawn(*shape, dtype=torch.complex64) for shape in ((1, 2, 6, 5), (2, 2, 3, 3)))
+    check(COMPLEX[name], x, weight)

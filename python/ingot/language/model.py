@@ -149,9 +149,17 @@ class LanguageModel:
             yield ids[:count].tolist()
             known = [following]
 
-    def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> Iterator[str]:
-        """The answer to a conversation, as `generate`; see `Tokenizer.conversation`."""
-        text = self.tokenizer.conversation(messages)
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        template: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Iterator[str]:
+        """The answer to a conversation, as `generate`; see `Tokenizer.conversation`, to which
+        `tools` and the options in `template` go."""
+        text = self.tokenizer.conversation(messages, tools=tools, **(template or {}))
         return self.generate(self.tokenizer.encode(text, is_start=False), **options)
 
     def hold(self, ids: Sequence[int]) -> None:

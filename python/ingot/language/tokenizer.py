@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from ingot.hal.errors import DataLoss, Error, InvalidArgument, NotFound, Unsupported
+from ingot.language.package import package
+from ingot.language.template import render
 
-__all__ = ["FileTokenizer", "Tokenizer", "ends_of", "package", "whole"]
+__all__ = ["FileTokenizer", "Tokenizer", "ends_of", "whole"]
 
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
 _WORDS = rf"{_CONTRACTIONS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
@@ -24,19 +26,53 @@ _TIKTOKEN = (
     rf"(?i:{_CONTRACTIONS})|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,%d}}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_MARKED = _TIKTOKEN.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}", r"[^\s\p{L}\p{M}")
+_UPPER, _LOWER = (rf"[\p{{{case}}}\p{{Lm}}\p{{Lo}}\p{{M}}]" for case in (r"Lu}\p{Lt", "Ll"))
+_CASED = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+%s|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*%s|"
+    r"\p{N}{1,%d}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_ENDINGS = f"(?i:{_CONTRACTIONS})?"
+_DEEPSEEK = (
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
+    r" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _SPLITS = {
-    "gpt-2": (_WORDS,),
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _WORDS, r"\p{N}+", r"[0-9][0-9][0-9]"),
-    "smollm": (r"\p{N}", _WORDS),
-    "llama-bpe": (_TIKTOKEN % 3,),
-    "llama3": (_TIKTOKEN % 3,),
-    "qwen2": (_TIKTOKEN % 1,),
-}
+    "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _WORDS, r"[0-9][0-9][0-9]"),
+    **dict.fromkeys(
+        ("gpt-2", "olmo", "phi-2", "mpt", "exaone4", "gigachat", "trillion", "granite-docling"),
+        (_WORDS,),
+    ),
+    **dict.fromkeys(
+        ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
+        (r"\p{N}", _WORDS),
+    ),
+    **dict.fromkeys(
+        ("llama-bpe", "llama3", "llama-v3", "dbrx", "smaug-bpe", "chatglm-bpe", "glm4", "falcon3",
+         "falcon-h1", "pixtral", "lfm2", "midm-2.0"),
+        (_TIKTOKEN % 3,),
+    ),
+    **dict.fromkeys(
+        ("qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"), (_TIKTOKEN % 1,)
+    ),
+    "qwen35": (_MARKED % 1,),
+    "tekken": (_CASED % ("", "", 1),),
+    **dict.fromkeys(("gpt-4o", "llama4"), (_CASED % (_ENDINGS, _ENDINGS, 3),)),
+    **dict.fromkeys(
+        ("deepseek-v3", "hunyuan-dense"),
+        (r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", _DEEPSEEK),
+    ),
+}  # fmt: skip
 """How texts are cut before merges, by `tokenizer.ggml.pre`."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL, _OWN = 3, 4  # types of tokens that texts have as a whole
-_ENDS = ("<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>")
+_ENDS = (
+    "<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
+    "<|END_OF_TURN_TOKEN|>", "[|endofturn|]", "<|return|>", "<|call|>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+)  # fmt: skip
 _MARK = "\u2581"  # SentencePiece's space
 
 
@@ -101,33 +137,27 @@ class Tokenizer:
         """Whether the file says how conversations look."""
         return self.template is not None
 
-    def conversation(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def conversation(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **options: Any,
+    ) -> str:
         """A conversation as the model knows them, up to where it is to answer. `messages` have a
-        "role" (system, user or assistant) and "content".
+        "role" (system, user, assistant or tool) and "content". `tools`: functions that the model
+        may ask for, as JSON schemas. `options`: what else its template knows, as enable_thinking.
 
-        NotFound: the file has no template. InvalidArgument: the template refuses the messages.
+        NotFound: the file has no template. InvalidArgument: the template refuses the messages, or
+        takes too long.
         """
         if self.template is None:
             raise NotFound("the file has no template for conversations: generate from plain text")
-        jinja2 = package("jinja2")
-        sandbox = package("jinja2.sandbox").ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True
+        values = {"add_generation_prompt": True, "documents": None, **self.marks, **options}
+        return render(
+            self.template,
+            {**values, "messages": list(messages), "tools": None if tools is None else list(tools)},
         )
-
-        def refuse(reason: str) -> None:
-            raise jinja2.TemplateError(reason)
-
-        try:
-            template = sandbox.from_string(self.template)
-            text: str = template.render(
-                messages=list(messages),
-                add_generation_prompt=True,
-                raise_exception=refuse,
-                **self.marks,
-            )
-        except Exception as error:  # whatever the file's template does
-            raise InvalidArgument(f"the model's template for conversations: {error}") from None
-        return text
 
 
 class FileTokenizer(Tokenizer):
@@ -266,15 +296,3 @@ def _merges(vocabulary: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 
 
 _KINDS = {"gpt2": _byte_level, "llama": _sentence_piece}
-
-
-def package(name: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ImportError:
-        raise NotFound(
-            f"texts of language models need the package {name.partition('.')[0]}, which is not "
-            "installed: pip install 'ingot[llm]'"
-        ) from None

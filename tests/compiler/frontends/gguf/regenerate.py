@@ -1,4 +1,5 @@
-"""Writes llama_cpp.npz: the logits of llama.cpp behind the ids, for each model of `SHAPES`.
+"""Writes llama_cpp.npz: the logits of llama.cpp behind the ids, for each model of `SHAPES`; and
+tokens.npz: how it cuts texts, by tokens of which as many reach over cuts as there may be.
 
 Needs llama-cpp-python (0.3.36 made the file); run from the root of the repository:
 python -m tests.compiler.frontends.gguf.regenerate
@@ -6,14 +7,18 @@ python -m tests.compiler.frontends.gguf.regenerate
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import llama_cpp
 import numpy as np
+import tokenizers
 
-from tests.support.language import IDS, KEYS, PEER_SHAPES, write_model
+from ingot.language.tokenizer import _SPLITS
+from tests.support.cut_texts import CUT, texts_to_cut
+from tests.support.language import IDS, KEYS, PEER_SHAPES, Shape, write_model
 
 
 def _last_logits(path: Path) -> Any:
@@ -24,6 +29,38 @@ def _last_logits(path: Path) -> Any:
     return np.array(model.scores[len(IDS) - 1], np.float32)
 
 
+def _tokenizer() -> dict[str, Any]:
+    """One that was trained on texts without cuts."""
+    trained = tokenizers.Tokenizer(tokenizers.models.BPE())
+    byte_level = tokenizers.pre_tokenizers.ByteLevel
+    trained.pre_tokenizer = byte_level(add_prefix_space=False, use_regex=False)
+    parts = [text[i : i + 12] for text in texts_to_cut(600) for i in range(0, len(text), 6)]
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=1500, initial_alphabet=byte_level.alphabet(), show_progress=False
+    )
+    trained.train_from_iterator(parts, trainer)
+    model = json.loads(trained.to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    merges = [each if isinstance(each, str) else " ".join(each) for each in model["merges"]]
+    return {"ggml.model": "gpt2", "ggml.tokens": tokens, "ggml.merges": merges,
+            "ggml.token_type": [1] * len(tokens), "ggml.bos_token_id": 0, "ggml.eos_token_id": 0,
+            "ggml.add_bos_token": False}  # fmt: skip
+
+
+def _cut(path: Path) -> dict[str, Any]:
+    keys, texts = _tokenizer(), texts_to_cut(60)
+    found = {key: np.array(keys[f"ggml.{key}"]) for key in ("tokens", "merges")}
+    for pre in _SPLITS:
+        write_model(path, Shape(vocabulary=4), tokenizer={**keys, "ggml.pre": pre})
+        try:
+            model = llama_cpp.Llama(str(path), verbose=False, vocab_only=True)
+        except ValueError:
+            continue  # which it does not know by this name
+        ids = [model.tokenize(text.encode(), add_bos=False, special=False) for text in texts]
+        found[pre] = np.array([id for each in ids for id in (*each, -1)], np.int16)
+    return found
+
+
 def main() -> None:
     found = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -31,6 +68,7 @@ def main() -> None:
             path = Path(folder) / "model.gguf"
             write_model(path, shape, tokenizer=KEYS)
             found[name] = _last_logits(path)
+        np.savez_compressed(CUT, **_cut(Path(folder) / "model.gguf"))
     np.savez(Path(__file__).parent / "llama_cpp.npz", **found)
 
 

@@ -1,0 +1,105 @@
+"""Templates of conversations: what Hugging Face's libraries know, and what takes too long."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+import ingot
+from ingot.language import template
+from ingot.language.template import render
+
+_DOUBLED = (
+    "{%% set n = namespace(x='ab') %%}{%% for a in range(99) %%}"
+    "{%% set n.x = n.x %s n.x %%}{%% endfor %%}"
+)
+MESSAGES = [
+    {"role": "system", "content": "be <brief>"},
+    {"role": "user", "content": "h\u00e9"},
+    {"role": "assistant", "content": "yes", "tool_calls": [{"name": "f", "arguments": {"x": 1}}]},
+    {"role": "user", "content": "and?"},
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{{ messages[0] | tojson }}", '{"role": "system", "content": "be <brief>"}'),
+        ("{{ tools | tojson(indent=1) }}", '[\n {\n  "name": "f"\n }\n]'),
+        ("{{ [messages[1].content] | tojson }}", '["h\u00e9"]'),
+        (
+            "{%- set ns = namespace(last=-1) -%}{%- for m in messages -%}"
+            "{%- if m.role == 'user' -%}{%- set ns.last = loop.index0 -%}{%- endif -%}"
+            "{%- endfor -%}{{ ns.last }} of {{ messages | length }}",
+            "3 of 4",
+        ),
+        (
+            "{% for m in messages %}{% if loop.index > 3 %}{% break %}{% endif %}"
+            "{% if m.role == 'system' %}{% continue %}{% endif %}"
+            "{% generation %}{{ loop.index ~ '/' ~ loop.length }}{% if not loop.last %} "
+            "{% endif %}{% endgeneration %}{% endfor %}",
+            "2/4 3/4 ",
+        ),
+        ("{% for m in messages[::-1] if m.role == 'user' %}{{ m.content }};{% endfor %}",
+         "and?;h\u00e9;"),
+        ("{% for x in [1, [2, [3]]] recursive %}{% if x is iterable %}{{ loop(x) }}{% else %}"
+         "{{ x }}{% endif %}{% endfor %}", "123"),
+        ("{% macro m(x, y='b') %}{{ x + y }}{% endmacro %}{{ m('a') * 2 }}{{ 2 ** 3 * 4 + 1 }}",
+         "abab33"),
+        ("{{ 'on' if enable_thinking is defined and enable_thinking else 'off' }}", "on"),
+        ("{% if documents is not none %}x{% endif %}{{ messages[2].tool_calls[0].arguments.x }}",
+         "1"),
+    ],
+)  # fmt: skip
+def test_what_templates_know(text: str, expected: str) -> None:
+    values = {"messages": MESSAGES, "tools": [{"name": "f"}], "enable_thinking": True}
+    assert render(text, {**values, "documents": None}) == expected
+
+
+def test_the_day_is_known() -> None:
+    before = datetime.now().strftime("%d %b %Y")
+    assert render("{{ strftime_now('%d %b %Y') }}", {}) in (
+        before,
+        datetime.now().strftime("%d %b %Y"),
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for a in '0' * 99999 %}{% for b in range(99999) %}{% if b %}{% endif %}{% endfor %}"
+        "{% endfor %}",
+        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}"
+        "{{ m(60) }}",
+        "{% for a in [range(99999)] recursive %}{% if a is iterable %}{{ loop([a, a]) }}{% endif %}"
+        "{% endfor %}",
+    ],
+)
+def test_templates_that_take_too_long_are_ended(text: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(template, "_SECONDS", 0.2)
+    with pytest.raises(ingot.InvalidArgument, match=r"takes longer than 0\.2 seconds|recursion"):
+        render(text, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ 'a' * 10 ** 9 }}",
+        "{{ [1] * 999999999 }}",
+        "{{ 10 ** (10 ** 10) }}",
+        _DOUBLED % "+",
+        _DOUBLED % "~",
+    ],
+)
+def test_templates_that_make_too_long_texts_are_ended(text: str) -> None:
+    with pytest.raises(ingot.InvalidArgument, match="texts are longer than"):
+        render(text, {})
+
+
+def test_templates_reach_nothing_else() -> None:
+    for text in ("{{ ''.__class__ }}{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}"):
+        with pytest.raises(ingot.InvalidArgument, match="the model's template"):
+            render(text, {"messages": []})

@@ -7,12 +7,12 @@ The layouts are those of ggml's `block_*` structures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Callable
 
 import numpy as np
 
-from ingot.compiler.frontends.gguf.fields import Fields
+from ingot.compiler.frontends.gguf.codebooks import CODEBOOK_BLOCKS
+from ingot.compiler.frontends.gguf.fields import Blocks
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import known_dim
@@ -38,116 +38,61 @@ def decode(type: str, rows: Value, builder: Builder) -> Value:
         rows = builder.value("bitcast", rows, dtype=dtype("bf16"))
     if type not in _BLOCKS:
         return builder.value("convert", rows, dtype=dtype("f32")) if type != "F32" else rows
-    bytes = _Bytes(rows, builder)
+    bytes = Blocks(rows, builder)
     bytes.blocks(next(row.length for row in BLOCK_TYPES.values() if row.name == type))
     return _BLOCKS[type](bytes)
 
 
-class _Bytes(Fields):
-    """Fields of the blocks of rows u8[..., bytes]. `take` gives them one behind another."""
-
-    def __init__(self, rows: Value, builder: Builder) -> None:
-        super().__init__(builder)
-        self.rows, self.at = rows, 0
-        self.outer = tensor_type(rows).shape[:-1]
-
-    def blocks(self, length: int) -> None:
-        """Begin with blocks of so many bytes."""
-        bytes = known_dim(tensor_type(self.rows).shape[-1])
-        self.outer = (*self.outer, bytes // length)
-        self.rows = self.reshape(self.rows, (*self.outer, length))
-
-    def take(self, *shape: int) -> Value:
-        """The next bytes, u8[..., blocks, *shape]."""
-        start, self.at = self.at, self.at + prod(shape)
-        part = self.part(self.rows, start, self.at)
-        return part if len(shape) == 1 else self.reshape(part, (*self.outer, *shape))
-
-    def half(self) -> Value:
-        """The next two bytes as f16: f32[..., blocks]."""
-        return self.floats_of(self.take(2), "f16")
-
-    def ends(self, x: Value, *shape: int) -> Value:
-        """The value with these dims behind [..., blocks]."""
-        return self.reshape(x, (*self.outer, *shape))
-
-    def times(self, x: Value, factor: Value) -> Value:
-        """[..., blocks, n] times [..., blocks], as f32."""
-        x = self.float(x)
-        return self.b.value("mul", x, self.spread(factor, tensor_type(x).shape))
-
-    def numbers(
-        self, codes: Value, scales: Value, zero: int = 0, minima: Value | None = None
-    ) -> Value:
-        """(codes [..., groups, n] - zero) * scales [..., groups] - minima, f32[..., elements]."""
-        shape, result = tensor_type(codes).shape, self.float(codes)
-        if zero:
-            result = self.apply("sub", result, zero)
-        result = self.b.value("mul", result, self.spread(scales, shape))
-        if minima is not None:
-            result = self.b.value("sub", result, self.spread(minima, shape))
-        first = len(self.outer) - 1
-        elements = prod(dim for dim in shape[first:] if isinstance(dim, int))
-        return self.reshape(result, (*shape[:first], elements))
-
-
-def _q8_0(x: _Bytes) -> Value:
+def _q8_0(x: Blocks) -> Value:
     scale = x.half()
     return x.numbers(x.signed(x.take(32)), scale)
 
 
-def _q4_0(x: _Bytes) -> Value:
+def _q4_0(x: Blocks) -> Value:
     scale = x.half()
     return x.numbers(x.ends(x.fields(x.take(16), 2, 4), 32), scale, zero=8)
 
 
-def _q4_1(x: _Bytes) -> Value:
+def _q4_1(x: Blocks) -> Value:
     scale, least = x.half(), x.half()
     codes = x.ends(x.fields(x.take(16), 2, 4), 32)
     return x.numbers(codes, scale, minima=x.b.value("neg", least))
 
 
-def _five_bits(x: _Bytes) -> Value:
+def _five_bits(x: Blocks) -> Value:
     """Their highest bits stand together, in front."""
     high = x.fields(x.ends(x.take(4), 4, 1), 8, 1)
     return x.joined(x.ends(x.fields(x.take(16), 2, 4), 32), x.ends(high, 32), 4)
 
 
-def _q5_0(x: _Bytes) -> Value:
+def _q5_0(x: Blocks) -> Value:
     scale = x.half()
     return x.numbers(_five_bits(x), scale, zero=16)
 
 
-def _q5_1(x: _Bytes) -> Value:
+def _q5_1(x: Blocks) -> Value:
     scale, least = x.half(), x.half()
     return x.numbers(_five_bits(x), scale, minima=x.b.value("neg", least))
-
-
-def _looked_up(x: _Bytes, codes: Value, scale: Value, numbers: Sequence[int]) -> Value:
-    """Codes that stand for these numbers, times scales."""
-    table = x.b.constant(np.array(numbers, np.int8))
-    codes = x.b.value("convert", codes, dtype=dtype("i32"))
-    return x.numbers(x.b.value("take", table, codes, axis=0, mode="clamp"), scale)
 
 
 _IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 _TWICE_F4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 
 
-def _iq4_nl(x: _Bytes) -> Value:
+def _iq4_nl(x: Blocks) -> Value:
     scale = x.half()
-    return _looked_up(x, x.ends(x.fields(x.take(16), 2, 4), 32), scale, _IQ4)
+    return x.looked_up(x.ends(x.fields(x.take(16), 2, 4), 32), scale, _IQ4)
 
 
-def _iq4_xs(x: _Bytes) -> Value:
+def _iq4_xs(x: Blocks) -> Value:
     """Scales of 6 bits, 32 more than they are: the upper 2 bits of all, then the lower 4."""
     factor, high, low = x.half(), x.stream(x.take(2), 2), x.stream(x.take(4), 4)
     scales = x.signed(x.apply("sub", x.joined(low, high, 4), 32))
     codes = x.ends(x.fields(x.take(8, 16), 2, 4), 8, 32)
-    return _looked_up(x, codes, x.times(scales, factor), _IQ4)
+    return x.looked_up(codes, x.times(scales, factor), _IQ4)
 
 
-def _nvfp4(x: _Bytes) -> Value:
+def _nvfp4(x: Blocks) -> Value:
     """Scales are half of f8e4m3 without a sign, whose bits are those of f16 less 8 in the exponent;
     NaN counts as 0."""
     bytes = x.take(4)
@@ -158,10 +103,10 @@ def _nvfp4(x: _Bytes) -> Value:
     zero = x.b.full(0.0, "f32", tensor_type(scale).shape)
     scale = x.b.value("select", is_nan, zero, scale)
     scale = x.float(x.b.value("convert", scale, dtype=dtype("f16")))
-    return _looked_up(x, x.ends(x.fields(x.take(4, 8), 2, 4), 4, 16), scale, _TWICE_F4)
+    return x.looked_up(x.ends(x.fields(x.take(4, 8), 2, 4), 4, 16), scale, _TWICE_F4)
 
 
-def _mxfp4(x: _Bytes) -> Value:
+def _mxfp4(x: Blocks) -> Value:
     """Twice the numbers of f4e2m1fn, times 2 to the power of a byte less 128."""
     exponent = x.b.value("convert", x.reshape(x.take(1), x.outer), dtype=dtype("u16"))
     normal = x.apply("shift_left", x.apply("sub", exponent, 1), 7)
@@ -169,10 +114,10 @@ def _mxfp4(x: _Bytes) -> Value:
     is_small = x.compared(exponent, 2, "lt")
     bits = x.b.value("select", is_small, small, normal)
     scale = x.float(x.b.value("bitcast", bits, dtype=dtype("bf16")))
-    return _looked_up(x, x.ends(x.fields(x.take(16), 2, 4), 32), scale, _TWICE_F4)
+    return x.looked_up(x.ends(x.fields(x.take(16), 2, 4), 32), scale, _TWICE_F4)
 
 
-def _scales_and_minima(x: _Bytes) -> tuple[Value, Value]:
+def _scales_and_minima(x: Blocks) -> tuple[Value, Value]:
     """What two halves and 12 bytes say of 8 groups, whose numbers have 6 bits each."""
     scale, least = x.half(), x.half()
     a, b, c = x.take(4), x.take(4), x.take(4)
@@ -185,26 +130,26 @@ def _scales_and_minima(x: _Bytes) -> tuple[Value, Value]:
     return x.times(codes[0], scale), x.times(codes[1], least)
 
 
-def _q4_k(x: _Bytes) -> Value:
+def _q4_k(x: Blocks) -> Value:
     scales, minima = _scales_and_minima(x)
     return x.numbers(x.ends(x.fields(x.take(4, 32), 2, 4), 8, 32), scales, minima=minima)
 
 
-def _q5_k(x: _Bytes) -> Value:
+def _q5_k(x: Blocks) -> Value:
     scales, minima = _scales_and_minima(x)
     high = x.fields(x.take(32), 8, 1)
     low = x.ends(x.fields(x.take(4, 32), 2, 4), 8, 32)
     return x.numbers(x.joined(low, high, 4), scales, minima=minima)
 
 
-def _q6_k(x: _Bytes) -> Value:
+def _q6_k(x: Blocks) -> Value:
     low = x.ends(x.fields(x.take(2, 64), 2, 4), 16, 16)
     high = x.ends(x.fields(x.take(2, 32), 4, 2), 16, 16)
     codes = x.signed(x.take(16))
     return x.numbers(x.joined(low, high, 4), x.times(codes, x.half()), zero=32)
 
 
-def _q3_k(x: _Bytes) -> Value:
+def _q3_k(x: Blocks) -> Value:
     high = x.ends(x.fields(x.take(32), 8, 1), 16, 16)
     low = x.ends(x.fields(x.take(2, 32), 4, 2), 16, 16)
     halves = x.ends(x.fields(x.take(1, 8), 2, 4), 16)
@@ -213,7 +158,7 @@ def _q3_k(x: _Bytes) -> Value:
     return x.numbers(x.joined(low, high, 2), x.times(codes, x.half()), zero=4)
 
 
-def _q2_k(x: _Bytes) -> Value:
+def _q2_k(x: Blocks) -> Value:
     pairs = x.take(16)
     codes = x.ends(x.fields(x.take(2, 32), 4, 2), 16, 16)
     scale, least = x.half(), x.half()
@@ -222,12 +167,12 @@ def _q2_k(x: _Bytes) -> Value:
     return x.numbers(codes, scales, minima=minima)
 
 
-def _tq2_0(x: _Bytes) -> Value:
+def _tq2_0(x: Blocks) -> Value:
     codes = x.ends(x.fields(x.take(2, 32), 4, 2), 256)
     return x.numbers(codes, x.half(), zero=1)
 
 
-def _tq1_0(x: _Bytes) -> Value:
+def _tq1_0(x: Blocks) -> Value:
     """Five numbers of three values in a byte, as the digits of a fraction."""
     codes = x.behind(*(_digits(x, x.take(length), count) for length, count in _DIGITS))
     return x.numbers(codes, x.half(), zero=1)
@@ -237,7 +182,7 @@ _DIGITS = ((32, 5), (16, 5), (4, 4))
 """Bytes of TQ1_0 and how many digits each of them has."""
 
 
-def _digits(x: _Bytes, bytes: Value, count: int) -> Value:
+def _digits(x: Blocks, bytes: Value, count: int) -> Value:
     """The first digits of each byte / 256 to the base of 3, u8[..., count * bytes]."""
     u16, (*outer, length) = dtype("u16"), tensor_type(bytes).shape
     shape = (*outer, count, length)
@@ -252,7 +197,7 @@ def _digits(x: _Bytes, bytes: Value, count: int) -> Value:
     return x.ends(digits, count * known_dim(length))
 
 
-_BLOCKS: dict[str, Callable[[_Bytes], Value]] = {
+_BLOCKS: dict[str, Callable[[Blocks], Value]] = {
     "Q8_0": _q8_0,
     "Q4_0": _q4_0,
     "Q4_1": _q4_1,
@@ -269,6 +214,7 @@ _BLOCKS: dict[str, Callable[[_Bytes], Value]] = {
     "NVFP4": _nvfp4,
     "TQ1_0": _tq1_0,
     "TQ2_0": _tq2_0,
+    **CODEBOOK_BLOCKS,
 }
 
 DECODED = ("F32", "F16", "BF16", *_BLOCKS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.hal.spec import dtype
 
-__all__ = ["Fields"]
+__all__ = ["Blocks", "Fields"]
 
 Number = int | float
 
@@ -101,3 +102,74 @@ class Fields:
     def spread(self, x: Value, shape: tuple[Dim, ...]) -> Value:
         """Each element as often as the last dim of the shape."""
         return self.b.value("broadcast", x, shape=shape, dimensions=tuple(range(len(shape) - 1)))
+
+    def places(self, x: Value, places: Sequence[int], bits: int) -> Value:
+        """Fields of so many bits, at most 8, of each integer, from these places on: u8[..., n]."""
+        type = tensor_type(x)
+        shape, rank = (*type.shape, len(places)), type.rank
+        downs = self.b.constant(np.array(places, type.dtype.numpy))
+        downs = self.b.value("broadcast", downs, shape=shape, dimensions=(rank,))
+        x = self.b.value("broadcast", x, shape=shape, dimensions=tuple(range(rank)))
+        x = self.b.value("shift_right_logical", x, downs)
+        mask = (1 << bits) - 1
+        if type.dtype.name != "u8":
+            x = self.b.value("convert", self.apply("and", x, mask), dtype=dtype("u8"))
+        return self.apply("and", x, mask)
+
+    def whole(self, x: Value, element: str) -> Value:
+        """Bytes u8[..., n, bytes] as integers of a dtype: [..., n]."""
+        return self.b.value("reinterpret", x, dtype=dtype(element))
+
+
+class Blocks(Fields):
+    """Fields of the blocks of rows u8[..., bytes]. `take` gives them one behind another."""
+
+    def __init__(self, rows: Value, builder: Builder) -> None:
+        super().__init__(builder)
+        self.rows, self.at = rows, 0
+        self.outer = tensor_type(rows).shape[:-1]
+
+    def blocks(self, length: int) -> None:
+        """Begin with blocks of so many bytes."""
+        bytes = known_dim(tensor_type(self.rows).shape[-1])
+        self.outer = (*self.outer, bytes // length)
+        self.rows = self.reshape(self.rows, (*self.outer, length))
+
+    def take(self, *shape: int) -> Value:
+        """The next bytes, u8[..., blocks, *shape]."""
+        start, self.at = self.at, self.at + prod(shape)
+        part = self.part(self.rows, start, self.at)
+        return part if len(shape) == 1 else self.reshape(part, (*self.outer, *shape))
+
+    def half(self) -> Value:
+        """The next two bytes as f16: f32[..., blocks]."""
+        return self.floats_of(self.take(2), "f16")
+
+    def ends(self, x: Value, *shape: int) -> Value:
+        """The value with these dims behind [..., blocks]."""
+        return self.reshape(x, (*self.outer, *shape))
+
+    def times(self, x: Value, factor: Value) -> Value:
+        """[..., blocks, n] times [..., blocks], as f32."""
+        x = self.float(x)
+        return self.b.value("mul", x, self.spread(factor, tensor_type(x).shape))
+
+    def numbers(
+        self, codes: Value, scales: Value, zero: int = 0, minima: Value | None = None
+    ) -> Value:
+        """(codes [..., groups, n] - zero) * scales [..., groups] - minima, f32[..., elements]."""
+        shape, result = tensor_type(codes).shape, self.float(codes)
+        if zero:
+            result = self.apply("sub", result, zero)
+        result = self.b.value("mul", result, self.spread(scales, shape))
+        if minima is not None:
+            result = self.b.value("sub", result, self.spread(minima, shape))
+        first = len(self.outer) - 1
+        elements = prod(dim for dim in shape[first:] if isinstance(dim, int))
+        return self.reshape(result, (*shape[:first], elements))
+
+    def looked_up(self, codes: Value, scale: Value, numbers: Sequence[int]) -> Value:
+        """Codes that stand for these numbers, times scales."""
+        table = self.b.constant(np.array(numbers, np.int8))
+        codes = self.b.value("convert", codes, dtype=dtype("i32"))
+        return self.numbers(self.b.value("take", table, codes, axis=0, mode="clamp"), scale)

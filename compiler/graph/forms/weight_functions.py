@@ -32,8 +32,9 @@ class Made:
     attributes: Mapping[str, Any]
 
 
-_LARGEST = 1 << 10
-"""Bytes of a constant that weights are made of besides parameters: a table of what codes mean."""
+_LARGEST = 1 << 14
+"""Bytes of a constant that weights are made of besides parameters: a table of what codes mean, or
+a codebook."""
 
 Make = Callable[[Value, Builder], Sequence[Made] | None]
 """What makes something of a weight, by ops that it appends; None if that cannot be."""

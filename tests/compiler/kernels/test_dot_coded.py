@@ -21,7 +21,7 @@ from tests.support.kernel_runner import PLAIN, V3, VARIANTS, device_variants, ho
 from tests.support.work_items import SMALL
 
 FASTEST = (host_variants()[0], *device_variants())
-CODINGS = ("i4", "u4", "i2", "u2", "i8", "u8", "i3", "u3", "i5", "u5", "i6", "u6", "t4", "f8")
+CODINGS = ("i4", "u4", "i2", "u2", "i8", "u8", "i3", "u3", "i5", "u5", "i6", "u6", "t4", "t3", "f8")
 
 
 def types(
@@ -65,7 +65,7 @@ def check(function: Function, m: int, variants: tuple[str, ...], tolerance: floa
 @pytest.mark.parametrize(
     ("coding", "zeros", "block"),
     [
-        ("i4", "", 0), ("t4", "", 0), ("f8", "", 0),
+        ("i4", "", 0), ("t4", "", 0), ("t3", "", 64), ("f8", "", 0),
         pytest.param("u2", "f16", 64, marks=pytest.mark.slow), ("i8", "i8", 0),
         ("u5", "", 64), pytest.param("i3", "u8", 0, marks=pytest.mark.slow),
     ],

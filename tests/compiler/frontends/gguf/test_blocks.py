@@ -30,7 +30,9 @@ CODINGS = {
     "Q3_K": ("i8", 3, 16, 256), "Q4_K": ("u4", 4, 32, 256), "Q5_K": ("u8", 5, 32, 256),
     "Q6_K": ("i8", 6, 16, 256), "IQ4_NL": ("u4", 4, 32, 0), "MXFP4": ("u4", 4, 32, 0),
     "IQ4_XS": ("u4", 4, 32, 256), "NVFP4": ("u4", 4, 16, 0), "TQ1_0": ("u2", 2, 256, 0),
-    "TQ2_0": ("u2", 2, 256, 0),
+    "TQ2_0": ("u2", 2, 256, 0), "IQ2_XXS": ("u8", 3, 32, 256), "IQ2_XS": ("u8", 3, 16, 256),
+    "IQ2_S": ("u8", 3, 16, 256), "IQ3_XXS": ("u4", 4, 32, 256), "IQ3_S": ("u4", 4, 32, 256),
+    "IQ1_S": ("u8", 3, 32, 256), "IQ1_M": ("u8", 3, 16, 256),
 }  # fmt: skip
 """Coding, bits, steps of a group, and of a block whose scales are bytes with a factor."""
 
@@ -41,11 +43,13 @@ ZEROS = ("TQ1_0", "TQ2_0")
 """Types whose codes have zeros that do not fit signed codes of as many bits."""
 
 LONGER = {"Q2_K": 1.1, "MXFP4": 1.06, "NVFP4": 1.12, "TQ1_0": 1.3, "TQ2_0": 1.07}
+LONGER |= {"IQ2_XXS": 1.65, "IQ2_XS": 1.57, "IQ2_S": 1.42, "IQ3_XXS": 1.43, "IQ3_S": 1.28}
+LONGER |= {"IQ1_S": 2.2, "IQ1_M": 2.1}
 """How much longer than in the file panels may be, where that is more than 5 %."""
 
 HALVES = {
     "Q6_K": (208,), "Q3_K": (108,), "Q2_K": (80, 82), "MXFP4": (), "NVFP4": (), "TQ1_0": (52,),
-    "TQ2_0": (64,), "Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2), "Q5_K": (0, 2),
+    "TQ2_0": (64,), "IQ1_M": (), "Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2), "Q5_K": (0, 2),
 }  # fmt: skip
 """Where a block has scales and minima of f16."""
 
@@ -66,6 +70,8 @@ def _tensor(name: str) -> GgufTensor:
     for start in HALVES.get(name, (0,)):
         scales = random.uniform(0.5, 2, len(blocks)).astype(np.float16)
         blocks[:, start : start + 2] = scales.view(np.uint8).reshape(-1, 2)
+    if name == "IQ1_M":
+        blocks[:, 49:56:2] = blocks[:, 49:56:2] & 15 | np.array([0, 0, 0xC0, 0x30], np.uint8)
     if name == "MXFP4":
         blocks[:, 0] = random.integers(0, 2, len(blocks)) + 126
         blocks[:2, 0] = 0, 1

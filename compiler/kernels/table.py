@@ -368,6 +368,13 @@ def _parts() -> None:
     _FAMILY.append("Parts of math functions")
     _row("loop.exp_nonpositive(x: value)", "as x", rules.part, "e to the power x, for x <= 0.")
     _row(
+        "loop.exp_floor(x: value)",
+        "as x",
+        rules.part,
+        "x, or where e to the power x is 0, a number of which that is also so, and not about to be "
+        "subnormal.",
+    )
+    _row(
         "loop.scale(value: value, power: value)",
         "as value",
         rules.part,

@@ -48,8 +48,9 @@ _VECTOR_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", 
 _INDEX_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
 _ROUNDINGS = {"floor", "ceil", "trunc", "round_even", "round_away"}
 _EXACT = {"neg", "abs", "sign", "max", "min"} | _ROUNDINGS
-_INSTRUCTIONS = {"scale_f32x16"}
-"""Functions for which some machine has an instruction: kernel_arithmetic.h."""
+_INSTRUCTIONS = {"scale_f32x16", "exp_floor_f32x16"}
+"""Functions for which some machine has an instruction, or that depend on one:
+kernel_arithmetic.h."""
 _RARE = ("angle", "quadrant")
 """Functions that are seldom called, and too large to stand wherever they are. What other functions
 choose by a branch is as rare."""

@@ -28,6 +28,7 @@ from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.coded import coded_products, decode_panels, few_rows, few_tile
 from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.panel import (
+    Turn,
     interleaved,
     interleaved_length,
     panel_lines,
@@ -375,12 +376,12 @@ class _Contraction:
         left_side = self._left(row, tile.rows, start, count, live)
         return multiply(b, tile, sums, count, left_side, line, self.parts)
 
-    def _turn(self, row: Index) -> Index | None:
-        """Which tile of rows begins at `row`, if a workgroup has all rows, and several tiles."""
-        rows, schedule = self.product.rows, self.schedule
-        if not isinstance(rows, int) or not schedule.tile.rows < rows <= schedule.block_rows:
+    def _turn(self, row: Index) -> Turn | None:
+        """Of the tile that begins at `row`, if there may be several."""
+        b, rows, height = self.builder, self.product.rows, self.schedule.tile.rows
+        if isinstance(rows, int) and rows <= height:
             return None
-        return self.builder.div(row, schedule.tile.rows)
+        return Turn(b.div(row, height), b.div(b.add(b.dim(rows), height - 1), height))
 
     # The left side.
 

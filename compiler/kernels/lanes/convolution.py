@@ -23,7 +23,7 @@ from ingot.compiler.kernels.convolution_entry import ConvolutionEntry
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.contraction import lower_contraction
 from ingot.compiler.kernels.loop import Index
-from ingot.compiler.kernels.panel import panel_lines, unpack_panels, unpacked_lines
+from ingot.compiler.kernels.panel import Turn, panel_lines, unpack_panels, unpacked_lines
 from ingot.compiler.kernels.product import is_pointwise
 from ingot.compiler.kernels.register_tile import (
     PANEL,
@@ -95,7 +95,7 @@ class _Convolution(ConvolutionEntry):
         self.scratch_length = 0  # with what is unpacked
 
     def line(
-        self, panel: Index, tile: TileShape, start: Index, turn: Index | None = None
+        self, panel: Index, tile: TileShape, start: Index, turn: Turn | None = None
     ) -> Callable[[Index, int], Value]:
         """Reads vector v of weight step start + k; `turn`: as for `panel_lines`."""
         binding = (self.ordinals[1], self.w.dtype)
@@ -271,13 +271,15 @@ class _Staged:
             loop.yield_(*multiply(b, tile, loop.carried, run, element, line, c.parts))
         return loop.results
 
-    def _turn(self, r: Index, column: Index) -> Index | None:
-        """Which tile of pixels begins at a column, if a workgroup has all rows."""
+    def _turn(self, r: Index, column: Index) -> Turn | None:
+        """Of the tile of pixels that begins at a column, if a workgroup has all rows."""
         height, width = known_dims(self.c.result.shape[1:3])
         rows = self.schedule.tile.rows
         if self.schedule.block_rows < height:
             return None
-        return self.b.add(self.b.mul(r, -(-width // rows)), self.b.div(column, rows))
+        tiles = -(-width // rows)
+        place = self.b.add(self.b.mul(r, tiles), self.b.div(column, rows))
+        return Turn(place, height * tiles)
 
     def _address(
         self, image: Index, row: Index, r: Index, column: Index, at_row: Index, at_column: Index
@@ -424,7 +426,9 @@ class _Gathered:
         def element(i: int, k: Index) -> Value:
             return b.load(memory, b.add(b.add(base, i * self.pitch), k))
 
-        line = c.line(panel, tile, 0, b.div(row, self.schedule.tile.rows))
+        height = self.schedule.tile.rows
+        turn = Turn(b.div(row, height), -(-self.schedule.block_rows // height))
+        line = c.line(panel, tile, 0, turn)
         sums = zero_tile(b, c.element, tile)
         return multiply(b, tile, sums, b.dim(c.depth), element, line, c.parts)
 

@@ -9,9 +9,11 @@ import pytest
 
 import ingot
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Function, TensorType, Value, walk
+from ingot.compiler.ir import Function, Op, TensorType, Value, walk
 from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.kernels import interpreter
 from ingot.compiler.kernels.classes import lower_entry
+from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.compiler.kernels.items.choose_tile import choose_tile
 from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.hal.spec import dtype
@@ -226,6 +228,28 @@ def test_tiles_fit_local_memory_and_fill_the_device(info: TargetInfo) -> None:
     whole = choose_tile(info, f32_dtype, 4096, 4096, 1, {})
     small = choose_tile(info, f32_dtype, 64, 64, 1, {})
     assert whole.rows * whole.columns > small.rows * small.columns
+
+
+@pytest.mark.parametrize("rows", [128, 40, 16, symbol("m")])
+def test_each_tile_of_rows_asks_for_a_part_of_the_next_panels(
+    monkeypatch: pytest.MonkeyPatch, rows: Dim
+) -> None:
+    m, k, n = rows if isinstance(rows, int) else 128, 16, 96
+    kernel = lower_entry(packed(rows, k, n), VARIANTS["x86-64-v4"].target)
+    asked: list[int] = []
+
+    def note(run: Any, op: Op) -> None:
+        asked.extend(np.broadcast_to(run.values[op.operands[1]], run.active.shape)[run.active])
+
+    monkeypatch.setitem(interpreter._SPECIAL, "loop.prefetch", note)
+    operands = [draw(m, k), pack(draw(k, n)), np.zeros((m, n), np.float32)]
+    assert run_kernel(kernel, operands, {} if isinstance(rows, int) else {"m": m}) is None
+    following = range(3 * k, 6 * k)  # lines of the panels behind the first three
+    lines = [int(each) // 16 for each in asked if int(each) // 16 < 6 * k]
+    assert set(following) <= set(lines)
+    assert len(lines) < (1.7 if isinstance(rows, int) else 3) * len(following)
+    quarter = lines[: len(lines) // 4]
+    assert max(quarter) < 4.1 * k, "the first turns ask for no more than their part"
 
 
 def test_a_result_is_not_written_over_what_a_later_result_reads_first() -> None:

@@ -22,9 +22,9 @@ LINES = {
     "compiler/bundling": 720,
     "compiler/dispatch": 2190,
     "compiler/frontends": 36190,
-    "compiler/graph": 10660,
+    "compiler/graph": 10670,
     "compiler/ir": 2270,
-    "compiler/kernels": 13790,
+    "compiler/kernels": 13880,
     "compiler/stream": 1590,
     "compiler/targets": 4360,
     "compiler/vm": 2610,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 113910
+IN_ALL = 113990
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

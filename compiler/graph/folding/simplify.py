@@ -284,7 +284,8 @@ def _slice_of_concatenate(op: Op, builder: Builder) -> Value | None:
 
 def _take_constant(op: Op, builder: Builder) -> Value | None:
     """A take of places known now that are a few runs of neighbours, rising or falling, as padding
-    by reflection has, is their slices side by side."""
+    by reflection has, is their slices side by side; one of neighbours each of which comes several
+    times, as a nearest resize has, is a broadcast."""
     operand, indices = op.operands
     literal = literal_of_value(indices)
     axis = Take.of(op).axis
@@ -295,8 +296,12 @@ def _take_constant(op: Op, builder: Builder) -> Value | None:
     places = [int(place) for place in literal.array.reshape(-1)]
     if Take.of(op).mode == "wrap_check":
         places = [place + bound if place < 0 else place for place in places]
+    if not places or min(places) < 0 or max(places) >= bound:
+        return None
+    if times := _times(places):
+        return _repeated(op, (places[0], places[-1] + 1), times, builder)
     runs = _runs(places)
-    if not runs or min(places) < 0 or max(places) >= bound:
+    if not runs:
         return None
     parts = []
     for first, last in runs:
@@ -305,6 +310,28 @@ def _take_constant(op: Op, builder: Builder) -> Value | None:
         part = builder.value("slice", operand, start=tuple(start), limit=tuple(limit))
         parts.append(builder.value("reverse", part, axes=(axis,)) if last < first else part)
     value = parts[0] if len(parts) == 1 else builder.value("concatenate", *parts, axis=axis)
+    return builder.value("reshape", value, shape=tensor_type(op.result).shape)
+
+
+def _times(places: Sequence[int]) -> int:
+    """How often each of two neighbours or more comes, if all come as often and more than once."""
+    times, count = places.count(places[0]), len(places)
+    if times == 1 or times == count or count % times:
+        return 0
+    is_even = all(place == places[0] + at // times for at, place in enumerate(places))
+    return times if is_even else 0
+
+
+def _repeated(op: Op, part: tuple[int, int], times: int, builder: Builder) -> Value:
+    """Places [first, end) of the taken axis, each so many times."""
+    operand, axis = op.operands[0], Take.of(op).axis
+    shape = tensor_type(operand).shape
+    start, limit = [0] * len(shape), list(shape)
+    start[axis], limit[axis] = part
+    value = builder.value("slice", operand, start=tuple(start), limit=tuple(limit))
+    wide = (*shape[:axis], part[1] - part[0], times, *shape[axis + 1 :])
+    kept = tuple(place for place in range(len(wide)) if place != axis + 1)
+    value = builder.value("broadcast", value, shape=wide, dimensions=kept)
     return builder.value("reshape", value, shape=tensor_type(op.result).shape)
 
 

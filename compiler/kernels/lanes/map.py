@@ -7,18 +7,19 @@ outer ones are shared by the workgroups.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cmp_to_key
 from itertools import pairwise
 
 from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, modulo, prove_le
+from ingot.compiler.ir.dims import Dim, known_dim, modulo, prove_le
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import finish_kernel, in_place_pairs
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index as LoopIndex
-from ingot.compiler.kernels.loop import LoopBuilder
+from ingot.compiler.kernels.loop import LoopBuilder, lanes_of
 from ingot.compiler.kernels.schedule import (
     WORKGROUP_BYTES,
     Grid,
@@ -38,6 +39,7 @@ _PAGES = 64  # sides of a block of squares: its lines lie in as many pages of bo
 _TURNED_NODES = 12  # of a kernel whose code is printed once for each row of a square
 _MOST_PARTS = 8  # of the last axis, each with code of its own
 _LEAST_SIDE = 8  # of an axis that is moved to be walked in blocks
+_MOST_WOVEN = 4  # steps of a short last axis
 _TRANSPOSE_BLOCK = 16  # steps of the axis that is contiguous in the operand, per block
 
 
@@ -51,6 +53,7 @@ class MapSchedule:
     block: int = 1  # of the last axis but one, where an operand is contiguous there
     turned: int = 0  # operands whose vectors are turned in registers
     parts: int = 1  # of the last axis, in each of which conditions on it are known
+    woven: int = 1  # steps of the last axis, whose vectors along the one before are woven
 
 
 def lower_map(function: Function, target: TargetInfo) -> Kernel:
@@ -89,6 +92,7 @@ class _Lowering:
         dtypes = {node.dtype for node in walk_nodes(roots) if not node.dtype.is_boolean}
         self.lanes = target.lanes(*dtypes)
         extent = self.inner.extent
+        self.woven = self.lanes if self._can_be_woven() else 1
         if isinstance(extent, int) and extent < min(self.lanes, 4):
             self.lanes = 1
         elif isinstance(extent, int) and all(node.dtype.bytes == 1 for node in roots):
@@ -111,6 +115,24 @@ class _Lowering:
         cheap = {"add", "sub", "mul", "neg", "abs", "max", "min", "compare", "select", "convert"}
         return any(
             isinstance(node, Apply) and node.name not in cheap for node in walk_nodes(self.roots)
+        )
+
+    def _can_be_woven(self) -> bool:
+        """Whether the last axis is short, and all operands are read in a row along the one before,
+        as by a nearest resize: its steps are vectors along that one, then, stored alternately."""
+        extent, nodes = self.inner.extent, list(walk_nodes(self.roots))
+        if len(self.axes) < 2 or not isinstance(extent, int) or not 1 < extent <= _MOST_WOVEN:
+            return False
+        if any(node.dtype.bytes < 4 or node.dtype.is_boolean for node in self.roots):
+            return False
+        outer = self.axes[-2]
+        if guess(outer.extent, self.function.symbols) < self.lanes or len(nodes) > _TURNED_NODES:
+            return False
+        if self.out.coefficient(self.inner.axis) != 1 or self.out.coefficient(outer.axis) != extent:
+            return False
+        return not any(isinstance(node, (Choose, InRange)) for node in nodes) and all(
+            load.index.is_affine() and load.index.coefficient(outer.axis) in (0, 1)
+            for load in loads_of(self.roots)
         )
 
     def _transpose_block(self) -> int:
@@ -203,6 +225,7 @@ class _Lowering:
                 self.block,
                 len(self.turned),
                 max(len(self.places) - 1, 1),
+                known_dim(self.inner.extent) if self.woven > 1 else 1,
             ),
         )
 
@@ -221,8 +244,8 @@ class _Lowering:
         if depth == len(self.axes) - 1:
             self._innermost(emitter, *self._range(self.inner))
             return
-        if depth == len(self.axes) - 2 and self.block > 1:
-            self._blocked(emitter)
+        if depth == len(self.axes) - 2 and (self.woven > 1 or self.block > 1):
+            (self._woven if self.woven > 1 else self._blocked)(emitter)
             return
         axis = self.axes[depth]
         first, end = self._range(axis)
@@ -230,6 +253,30 @@ class _Lowering:
         with self.builder.for_(first, end) as loop, emitter.scope():
             emitter.places[axis.axis] = loop.index
             self._nest(emitter, depth + 1)
+
+    def _woven(self, emitter: Emitter) -> None:
+        """Vectors along the last axis but one, one for each step of the last."""
+        b, lanes, outer, steps = self.builder, self.woven, self.axes[-2], self.inner.extent
+        first, end = self._range(outer)
+        full = self._whole(first, end, lanes)
+        self._hoist(emitter, len(self.axes) - 2)
+        with b.for_(first, full, lanes) as loop, emitter.scope():
+            values = []
+            for step in range(known_dim(steps)):
+                emitter.places[self.inner.axis] = step
+                with emitter.along(outer.axis, loop.index, lanes):
+                    values.append([emitter.emit_vector(root) for root in self.roots])
+            emitter.places[self.inner.axis] = 0
+            place = emitter.index(self.out)
+            for ordinal, parts in enumerate(zip(*values, strict=True)):
+                memory = b.binding(
+                    len(self.function.arguments) + ordinal, self.roots[ordinal].dtype
+                )
+                for number, vector in enumerate(_weave(b, parts)):
+                    b.store(memory, b.add(place, number * lanes), vector)
+        with b.for_(full, end) as rest, emitter.scope():
+            emitter.places[outer.axis] = rest.index
+            self._innermost(emitter, 0, known_dim(steps))
 
     def _blocked(self, emitter: Emitter) -> None:
         """The last two axes in blocks."""
@@ -257,8 +304,8 @@ class _Lowering:
     ) -> LoopIndex:
         """All rows that fill squares of vectors; where the others begin."""
         b, lanes, outer = self.builder, self.lanes, self.axes[-2].axis
-        first, full = rows[0], self._whole(*rows)
-        column, end = columns[0], self._whole(*columns)
+        first, full = rows[0], self._whole(*rows, lanes)
+        column, end = columns[0], self._whole(*columns, lanes)
         with b.for_(column, end, _PAGES) as blocks:
             block_end = b.min(b.add(blocks.index, _PAGES), end)
             with (
@@ -278,9 +325,9 @@ class _Lowering:
             self._innermost(emitter, end, columns[1])
         return full
 
-    def _whole(self, first: LoopIndex, end: LoopIndex) -> LoopIndex:
+    def _whole(self, first: LoopIndex, end: LoopIndex, lanes: int) -> LoopIndex:
         """Where the last whole vector of a range ends."""
-        b, lanes = self.builder, self.lanes
+        b = self.builder
         return b.add(first, b.mul(b.div(b.max(b.sub(end, first), 0), lanes), lanes))
 
     def _turn(self, emitter: Emitter, load: Load, row: LoopIndex, column: LoopIndex) -> list[Value]:
@@ -363,6 +410,22 @@ class _Lowering:
         for ordinal, value in enumerate(values):
             memory = b.binding(first + ordinal, self.roots[ordinal].dtype)
             b.store(memory, place, value, count)
+
+
+def _weave(b: LoopBuilder, parts: Sequence[Value]) -> list[Value]:
+    """Lane 0 of each of the vectors, then lane 1, ..., as as many vectors."""
+    lanes, count, woven = lanes_of(parts[0]), len(parts), []
+    for first in range(0, lanes * count, lanes):
+        places = [divmod(at, count) for at in range(first, first + lanes)]
+        vector = parts[0]
+        for part in range(1, count):
+            order = [
+                lanes + lane if each == part else at if each < part and part > 1 else lane
+                for at, (lane, each) in enumerate(places)
+            ]
+            vector = b.shuffle(vector, parts[part], order)
+        woven.append(vector)
+    return woven
 
 
 def _reordered(axes: list[Merged], roots: list[Node]) -> list[Merged]:

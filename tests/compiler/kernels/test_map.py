@@ -197,6 +197,21 @@ def test_masks_of_mixed_width() -> None:
     CPU.check(entry(["f32[37]", "i64[37]", "i1[37]"], body))
 
 
+@pytest.mark.parametrize("times", [2, 3, 4, 5])
+@pytest.mark.parametrize("name", ["f32", "f64", "i32", "f16"])
+def test_short_last_axes_are_woven_of_vectors(name: str, times: int) -> None:
+    def body(b, x, y):
+        shape = (3, symbol("n"), times)
+        wide = b.op("broadcast", x, shape=shape, dimensions=(0, 1))
+        return b.op("add", wide, b.op("broadcast", y, shape=shape, dimensions=(2,)))
+
+    function = entry([f"{name}[3,n]", f"{name}[{times}]"], body, {"n": (0, None)})
+    woven = times if times <= 4 and name != "f16" else 1
+    assert CPU.lower(function).schedule.woven == woven
+    for n in (0, 1, 15, 16, 100):
+        CPU.check(function, n=n)
+
+
 def test_i1_results_and_two_results() -> None:
     def body(b, x, y):
         less = b.op("compare", x, y, direction="lt")

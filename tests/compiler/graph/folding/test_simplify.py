@@ -239,9 +239,13 @@ def test_element_wise_ops_on_scalars_fold_at_symbolic_shapes() -> None:
         ([2, 1, 0, *range(1, 8), 6, 5], {"slice": 3, "reverse": 2, "concatenate": 1}),
         ([0, 0, *range(8), 7, 7], {"constant": 1, "take": 1}),
         ([5, 0, 1, 3, 7], {"constant": 1, "take": 1}),
+        ([*range(8), *range(8)], {"concatenate": 1}),
+        (sorted([*range(8)] * 3), {"broadcast": 1, "reshape": 1}),
+        ([3, 3, 4, 4, 5, 5], {"slice": 1, "broadcast": 1, "reshape": 1}),
+        ([3, 3, 4, 4, 5, 5, 5], {"constant": 1, "take": 1}),
     ],
 )
-def test_a_take_of_few_runs_of_places_is_slices(
+def test_a_take_of_few_runs_of_places_is_slices_or_a_broadcast(
     places: list[int], expected: dict[str, int]
 ) -> None:
     def build(b: Builder, x: Any) -> Any:

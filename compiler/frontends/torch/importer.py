@@ -155,7 +155,10 @@ class _Import:
             self._take_argument(entry["arg"], block, builder, types, tensors)
         elif kind == "parameter":
             name = str(entry["parameter_name"])
-            tensors.make(entry["arg"]["name"], lambda: self._weight(name, False, builder))
+            if name in self.written:
+                tensors.set(entry["arg"]["name"], self._variable(name, False, builder))
+            else:
+                tensors.make(entry["arg"]["name"], lambda: self._weight(name, False, builder))
         elif kind in ("buffer", "tensor_constant"):
             is_constant = kind == "tensor_constant" or not entry.get("persistent", True)
             name = str(entry[f"{kind}_name"])
@@ -262,8 +265,9 @@ class _Import:
             ((kind, entry),) = spec.items()
             if kind == "user_output":
                 outputs.append(entry["arg"])
-            elif kind == "buffer_mutation":
-                self._store(str(entry["buffer_name"]), entry["arg"]["name"], tensors, builder)
+            elif kind in ("buffer_mutation", "parameter_mutation"):
+                name = str(entry[kind.replace("mutation", "name")])
+                self._store(name, entry["arg"]["name"], tensors, builder)
             elif kind == "user_input_mutation":
                 mutated[str(entry["user_input_name"])] = entry["arg"]["name"]
             elif kind != "token":

@@ -177,6 +177,23 @@ def _distances(c: Context, difference: Value, p: float) -> Value:
     return c.op("pow", total, c.fill(1 / p, like=total))
 
 
+@lowering("aten.embedding_renorm.default")
+def shorten_rows(
+    c: Context, weight: Value, indices: Value, max_norm: float, norm_type: float
+) -> Value:
+    """The table with the rows that are read no longer than `max_norm`."""
+    places, (count, _) = _flat(c, indices), shape_of(weight)
+    ones = c.full(1, _I64, shape_of(places))
+    reads = scatter_elements(c, c.full(0, _I64, (count,)), 0, places, ones, "set")
+    length = _distances(c, widen(c, weight), norm_type)
+    limit = c.fill(max_norm, like=length)
+    is_long = c.op("and", c.convert(reads, "i1"), c.compare("gt", length, limit))
+    ratio = c.op("div", limit, c.op("add", length, c.fill(1e-7, like=length)))
+    ratio = c.op("select", is_long, ratio, c.fill(1, like=ratio))
+    spread = c.op("broadcast", ratio, shape=shape_of(weight), dimensions=(0,))
+    return narrow(c, c.op("mul", widen(c, weight), spread), weight)
+
+
 @lowering("aten.dist.default")
 def distance(c: Context, a: Value, b: Value, p: float = 2) -> Value:
     difference = c.op("sub", *c.broadcast(widen(c, a), widen(c, b)))

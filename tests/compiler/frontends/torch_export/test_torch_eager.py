@@ -95,6 +95,15 @@ def test_windows_of_unequal_length_and_numbers_beside_nan_agree() -> None:
         np.testing.assert_array_equal(each, expected.numpy())
 
 
+def test_weights_that_are_written_are_state() -> None:
+    model = torch.nn.Embedding(10, 4, max_norm=1.0).eval()
+    ids, state = torch.randint(0, 10, (3, 4)), dict[str, Any]()
+    module = read_source(model, example_inputs=(ids,))
+    (found,) = interpret(module, "main", [ids.numpy()], state=state)
+    np.testing.assert_allclose(found, model(ids).detach().numpy(), 1e-5, 1e-6)
+    np.testing.assert_allclose(state["weight"], model.weight.detach().numpy(), 1e-5, 1e-6)
+
+
 def test_composite_ops_stay_whole() -> None:
     module = read_source(network(), example_inputs=(torch.randint(0, 20, (2, 5)),))
     ops = [op.name for op in module.functions["main"].block.ops]

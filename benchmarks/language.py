@@ -28,7 +28,7 @@ import ingot
 CAPACITY, PROMPT, TOKENS, ROUNDS = 1024, 512, 32, 4
 SCALES = {
     "Q4_0": (4.6, (0,)), "Q8_0": (73, (0,)), "Q4_1": (4.6, (0,)), "Q5_0": (9, (0,)),
-    "Q4_K": (200, (0, 2)), "Q6_K": (1350, (208,)),
+    "Q4_K": (200, (0, 2)), "Q6_K": (1350, (208,)), "IQ4_XS": (2000, (0,)),
 }  # fmt: skip
 """The deviation of random codes, and where scales of f16 lie in a block."""
 

@@ -233,6 +233,7 @@ def _auto_round(config: Config) -> _Forms:
 
 
 def _compressed(config: Config) -> _Forms:
+    _text(config, "format", _FORMATS, "dense")
     groups = config.get("config_groups")
     listed = list(groups.values()) if isinstance(groups, Mapping) else []
     schemes = [each for each in listed if isinstance(each, Mapping)]
@@ -275,6 +276,12 @@ def _block(given: Any) -> tuple[int, int]:
 _BLOCK = (128, 128)
 
 
+_FORMATS = (
+    *("pack-quantized", "int-quantized", "float-quantized", "naive-quantized"),
+    *("mixed-precision", "dense"),
+)
+
+
 def _is_target(targets: Any, module: str) -> bool:
     """Whether a scheme is for the module by its name; classes are for all."""
     for each in targets if isinstance(targets, list) else []:
@@ -287,6 +294,9 @@ def _is_target(targets: Any, module: str) -> bool:
 
 
 def _bitsandbytes(config: Config) -> _Forms:
+    if config.get("load_in_4bit") or config.get("_load_in_4bit"):
+        kind = shown(config.get("bnb_4bit_quant_type", "fp4"))
+        raise WrongPartsError(f"4 bits ({kind}) cannot be read, only 8 can; {_INSTEAD}")
     integers = Integers("SCB", 127)
     return {Integers: lambda module: integers}
 

@@ -207,6 +207,11 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert "down_proj.extra' has the dtype I32" in text
     assert "and those of weights quantised by gptq" in text
     assert "'version' is 'gemv'" in _refused(tmp_path, {"quant_method": "awq", "version": "gemv"})
+    text = _refused(tmp_path, {"quant_method": "bitsandbytes", "load_in_4bit": True})
+    assert "by bitsandbytes: 4 bits ('fp4') cannot be read, only 8 can; pass the folder" in text
+    method = {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}
+    text = _refused(tmp_path, method)
+    assert "'format' is 'nvfp4-pack-quantized'; those that can be read are: pack-quantized" in text
     text = _refused(tmp_path, {"dynamic": {"[": {"bits": 8}}})
     assert "it has the pattern '['" in text
 

@@ -154,6 +154,9 @@ def _row_scattered(
 ) -> Value:
     """Slices of x along an axis at indices [n]; the slices are along the same axis of `rows`."""
     axis, rank = c.axis(axis, x), type_of(x).rank
+    if not rank:
+        wide = [c.reshape(each, (1,)) for each in (x, rows)]
+        return c.reshape(_row_scattered(c, wide[0], 0, indices, wide[1], kind), ())
     indices = c.reshape(indices, (dims.product(shape_of(indices)),))
     rows = c.convert(rows, type_of(x).dtype)
     shape = list(shape_of(x))
@@ -200,6 +203,9 @@ def index_reduce(
     c: Context, x: Value, axis: int, indices: Value, source: Value, reduce: str, *,
     include_self: bool = True,
 ) -> Value:  # fmt: skip
+    if not type_of(x).rank:
+        return scatter_reduce(c, x, 0, c.reshape(indices, ()), source, reduce,
+                              include_self=include_self)  # fmt: skip
     axis = c.axis(axis, x)
     wide = _along(c, indices, axis, shape_of(source))
     return scatter_reduce(c, x, axis, wide, source, reduce, include_self=include_self)

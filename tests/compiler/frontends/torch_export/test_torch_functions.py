@@ -177,6 +177,16 @@ COUNTING: dict[str, tuple[Any, ...]] = {
         torch.tensor([0, 2, 2]),
         drawn(3, 3),
     ),
+    "single_elements": (
+        lambda x, i: (
+            x.index_add(0, i, x),
+            x.index_fill(0, i, 3.0),
+            x.index_copy(0, i, x + 1),
+            x.index_reduce(0, i, x + 1, "mean"),
+        ),
+        torch.tensor(2.5),
+        torch.tensor([0]),
+    ),
     "put": (
         lambda x, i: (x.put(i, i.float()), x.put(i, i.float(), accumulate=True)),
         drawn(4, 3),

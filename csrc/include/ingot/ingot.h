@@ -246,9 +246,7 @@ INGOT_API const char *ingot_device_description(ingot_device_t *device);
 /* Whether the device runs code of a module's variant: its format, as "elf-aarch64", with these
  * INGOT_CPU_* features of module_layout.h. */
 INGOT_API bool ingot_device_runs(ingot_device_t *device, const char *format, uint64_t features);
-
-/* Whether code with these features takes the device longer than what does without: such a variant
- * is chosen where there is no other. */
+/* Whether code without some of these features is faster there, and chosen if there is any. */
 INGOT_API bool ingot_device_avoids(ingot_device_t *device, uint64_t features);
 
 /* -- buffer: bytes on a device ---------------------------------------------------------- */

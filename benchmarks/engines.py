@@ -3,7 +3,7 @@
 An adapter prepares an ONNX file for a number of threads and returns a function that runs it on
 a dict of arrays and gives the list of results. Engines are imported only when they are used; one
 that is not installed is left out of a comparison. All run with every optimisation on, in f32
-unless they are asked for bf16 and have it (onnxruntime has not).
+unless they are asked for bf16 or f16 and have it (onnxruntime has not).
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
 
 onnxruntime.quantization makes each model of the f32 one: "static" with scales from random
 calibration data (DequantizeLinear, op, QuantizeLinear), "dynamic" with scales of the call; "bf16"
-is the f32 model, which Ingot and OpenVINO multiply in bf16, and onnxruntime in f32. All engines run
-in one process in turns. Ratios are to Ingot's time on the model of fewer bits; "off" is how far
-results are from onnxruntime's, relative to the greatest, where every code that falls on the other
-side of a rounding counts. The time to compile is with an empty cache.
+and "f16" are the f32 model, which Ingot and OpenVINO multiply so, and onnxruntime in f32. All
+engines run in one process in turns. Ratios are to Ingot's time on the model of fewer bits; "off" is
+how far results are from onnxruntime's, relative to the greatest, where every code that falls on the
+other side of a rounding counts. The time to compile is with an empty cache.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.models import graphs
 
 MODELS = (
     *("resnet50 static", "mobilenetv2 static", "minilm_128 static", "minilm_128 dynamic"),
-    *("resnet50 bf16", "minilm_128 bf16"),
+    *("resnet50 bf16", "minilm_128 bf16", "resnet50 f16", "minilm_128 f16"),
 )
 SAMPLES = 2
 TOLERANCE = 0.1  # of results from onnxruntime's; weights are random, so roundings do not even out
@@ -96,8 +96,8 @@ def prepare(model: str, folder: Path, threads: int) -> tuple[dict[str, Run], flo
     name, _, kind = model.partition(" ")
     plain, quantised = folder / "f32.onnx", folder / "int8.onnx"
     plain.write_bytes(graphs.load(name, seed=0).SerializeToString())
-    precision = "bf16" if kind == "bf16" else "f32"
-    if kind == "bf16":
+    precision = kind if kind in ("bf16", "f16") else "f32"
+    if precision != "f32":
         quantised = plain
     else:
         quantise(name, kind, plain, quantised)

@@ -33,10 +33,11 @@ from ingot.compiler.frontends.natives import Native, OwnOps, python_functions
 from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.forms.multiply_codes import IN_INTEGERS, LEFT_IN_FLOAT
-from ingot.compiler.graph.forms.pack_weights import IN_BF16, products_in_words
+from ingot.compiler.graph.forms.pack_weights import IN_HALVES, products_in_words
 from ingot.compiler.graph.forms.round_rows import (
     ROUNDED,
     expand_scaled,
+    precision_of,
     set_precision,
 )
 from ingot.compiler.graph.forms.separate_scopes import separate_scopes
@@ -134,7 +135,7 @@ def compile(
     values of symbolic dims with own kernels, as {"s": [1, 128]}. Of language models, `capacity`:
     positions, else 4096 at most; `cache`: "f32" or "f16"; `weights`: "int8" or "int4" codes;
     `verify`: for drafts; `lora`: room for adapters, a rank or paths; `sequences`: texts in a cache
-    of `cache_tokens`. `precision`: "int8" rounds what meets weights in groups, "bf16" both factors.
+    of `cache_tokens`. `precision`: "int8" rounds what meets weights in groups; "bf16", "f16" all.
     `natives`, `kernels`: of your own ops, by "domain.name". `version`: the module's; `requires`:
     the least of modules that it calls. `example_inputs`, `dynamic_shapes`: of torch.export.
     `debug`: for `ingot explore`. `dump_ir`: folder for IR after each pass. `progress`: told steps.
@@ -341,7 +342,7 @@ def _arithmetic(module: ir.Module) -> dict[str, Any]:
     return {
         "left_in_float": found(LEFT_IN_FLOAT, ()),
         "rounded_rows": found(ROUNDED, 0),
-        "in_bf16": found(IN_BF16, ()),
+        **({f"in_{precision_of(module)}": found(IN_HALVES)} if found(IN_HALVES) else {}),
         "in_integers": found(IN_INTEGERS, ()),
     }
 

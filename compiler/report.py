@@ -186,6 +186,7 @@ class Report:
     left_in_float: Sequence[tuple[str, str]] = ()  # layers with quantised weights, and why
     rounded_rows: int = 0  # products whose activations are rounded to 8 bits
     in_bf16: Sequence[str] = ()  # layers whose factors are rounded to bf16
+    in_f16: Sequence[str] = ()  # the same of f16
     natives: Mapping[str, str] = field(default_factory=dict)  # signatures of native functions
     python_natives: Sequence[str] = ()  # those that are Python functions of this process
     in_integers: Sequence[str] = ()  # layers that multiply bytes
@@ -222,7 +223,7 @@ class Report:
         lines.append(f"{size_text(self.constant_length)} of constants")
         lines += [
             *self._rounded_lines(),
-            *self._bf16_lines(),
+            *self._halves_lines(),
             *self._quantised_lines(),
             *self._native_lines(),
         ]
@@ -241,12 +242,16 @@ class Report:
             bound = "each off by at most 1/254 of its group's greatest"
             yield f"{count} with activations of 8 bits, {bound}"
 
-    def _bf16_lines(self) -> Iterator[str]:
-        """Which layers multiply bf16, and how far their results are off."""
-        if self.in_bf16:
-            bound = "each result off by less than 1/128 of its terms' magnitudes"
-            yield f"{_count(len(self.in_bf16), 'layer')} of bf16, {bound}:"
-            yield f"  {printable(', '.join(self.in_bf16), _LONGEST_LAYERS)}"
+    def _halves_lines(self) -> Iterator[str]:
+        """Which layers multiply bf16 or f16, and how far their results are off."""
+        off = "each result off by less than"
+        for name, layers, bound in (
+            ("bf16", self.in_bf16, f"{off} 1/128 of its terms' magnitudes"),
+            ("f16", self.in_f16, f"{off} 1/30 of its terms' magnitudes, mostly 1/1000"),
+        ):
+            if layers:
+                yield f"{_count(len(layers), 'layer')} of {name}, {bound}:"
+                yield f"  {printable(', '.join(layers), _LONGEST_LAYERS)}"
 
     def _quantised_lines(self) -> Iterator[str]:
         """How many layers multiply bytes, which quantised ones multiply floats, and why."""

@@ -509,6 +509,10 @@ class LoopBuilder:
         a, b, c = self._same_lanes([a, b, c])
         return self._one("loop.dot2", (a, b, c), c.type)
 
+    def half2(self, name: str, *operands: Value) -> Value:
+        """`loop.fma2` or `loop.sum2`, of words of two f16."""
+        return self._one(f"loop.{name}", operands, operands[-1].type)
+
     def table4(self, words: Value, table: Sequence[int]) -> Value:
         """The bytes of words, 0 to 15, as those of a table of 16."""
         return self._one("loop.table4", (words,), words.type, Table4(tuple(table)))

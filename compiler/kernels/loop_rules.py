@@ -261,11 +261,30 @@ def dot4(op: Op) -> tuple[Type, ...]:
 
 def dot2(op: Op) -> tuple[Type, ...]:
     a, b, c = map(_type, op.operands)
-    words, sums = [
-        VectorType(dtype(name), a.lanes) if isinstance(a, VectorType) else ScalarType(dtype(name))
-        for name in ("i32", "f32")
-    ]
+    words, sums = _words_and_sums(a)
     require(a == b == words, f"takes words of i32, not {a} and {b}")
+    require(c == sums, f"adds to as many f32, not to {c}")
+    return (c,)
+
+
+def _words_and_sums(type: ScalarType | VectorType) -> list[Type]:
+    """i32 and f32 with as many lanes as the type."""
+    lanes = type.lanes if isinstance(type, VectorType) else None
+    elements = (dtype("i32"), dtype("f32"))
+    return [VectorType(each, lanes) if lanes else ScalarType(each) for each in elements]
+
+
+def fma2(op: Op) -> tuple[Type, ...]:
+    a, b, c = map(_type, op.operands)
+    require(a == b == c, f"takes three equal types, not {a}, {b} and {c}")
+    require(a != _INDEX and a.dtype.name == "i32", f"takes words of i32, not {a}")
+    return (c,)
+
+
+def sum2(op: Op) -> tuple[Type, ...]:
+    given, c = map(_type, op.operands)
+    words, sums = _words_and_sums(given)
+    require(given == words, f"takes words of i32, not {given}")
     require(c == sums, f"adds to as many f32, not to {c}")
     return (c,)
 

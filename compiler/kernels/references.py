@@ -85,6 +85,22 @@ def _dot2(a: Array, b: Array, c: Array) -> Array:
     return np.asarray((c + (pairs[0] * pairs[1]).sum(axis=-1)).astype(np.float32))
 
 
+def _halves(words: Array) -> Array:
+    return np.ascontiguousarray(words).view(np.float16).reshape(*words.shape, 2)
+
+
+@quiet
+def _fma2(a: Array, b: Array, c: Array) -> Array:
+    x, y, z = (_halves(each).astype(np.float64) for each in (a, b, c))  # the sum loses no bit there
+    return np.asarray((x * y + z).astype(np.float16).view(np.int32).reshape(c.shape))
+
+
+@quiet
+def _sum2(words: Array, c: Array) -> Array:
+    pairs = _halves(words)
+    return np.asarray(c + (pairs[..., 0] + pairs[..., 1]).astype(np.float32))
+
+
 def _table4(words: Array, *, table: tuple[int, ...]) -> Array:
     places = np.ascontiguousarray(words).view(np.uint8)
     return np.asarray(np.array(table, np.uint8)[places & 15].view(np.int32).reshape(words.shape))
@@ -129,5 +145,7 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "loop.fma": _fma,
     "loop.dot2": _dot2,
     "loop.dot4": _dot4,
+    "loop.fma2": _fma2,
+    "loop.sum2": _sum2,
     "loop.table4": _table4,
 }

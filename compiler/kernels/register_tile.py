@@ -9,6 +9,7 @@ are chosen here too, from the register count of the target.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
@@ -36,6 +37,9 @@ __all__ = [
 
 PANEL = 16
 """Columns of a panel of the right side."""
+
+SUMMED_HALVES = 64
+"""Products that are summed as f16, at most, in each half of a word."""
 
 
 def accumulation_dtype(a: DType, b: DType, result: DType) -> DType:
@@ -179,15 +183,60 @@ def multiply(
 ) -> list[Value]:
     """accumulators[row, vector] += sum over k < count of left(row, k) * right(k, vector); `parts`:
     of words, what these hold."""
-    with builder.for_(0, count, 1, accumulators) as loop:
+    if parts is not None and parts[0].name == "f16":
+        return _multiply_halves(builder, shape, accumulators, count, left, right)
+    return _steps(builder, shape, accumulators, (0, count), left, right, partial(_add, parts))
+
+
+def _steps(
+    builder: LoopBuilder,
+    shape: TileShape,
+    sums: Sequence[Value],
+    steps: tuple[Index, Index],
+    left: Callable[[int, Index], Value],
+    right: Callable[[Index, int], Value],
+    add: Callable[[LoopBuilder, Value, Value, Value], Value],
+) -> list[Value]:
+    """The sums behind the steps from the first to the last; `add` gives a * b + c."""
+    with builder.for_(*steps, 1, sums) as loop:
         lines = [right(loop.index, vector) for vector in range(shape.vectors)]
         following = []
         for row in range(shape.rows):
             element = builder.broadcast(left(row, loop.index), shape.lanes)
             for vector, line in enumerate(lines):
                 old = loop.carried[row * shape.vectors + vector]
-                following.append(multiply_add(builder, element, line, old, parts))
+                following.append(add(builder, element, line, old))
         loop.yield_(*following)
+    return loop.results
+
+
+def _add(parts: Parts | None, builder: LoopBuilder, a: Value, b: Value, c: Value) -> Value:
+    return multiply_add(builder, a, b, c, parts)
+
+
+def _add_halves(builder: LoopBuilder, a: Value, b: Value, c: Value) -> Value:
+    return builder.half2("fma2", a, b, c)
+
+
+def _multiply_halves(
+    builder: LoopBuilder,
+    shape: TileShape,
+    accumulators: Sequence[Value],
+    count: Index,
+    left: Callable[[int, Index], Value],
+    right: Callable[[Index, int], Value],
+) -> list[Value]:
+    """The same of words of f16: blocks of products are summed as f16, these sums as f32."""
+    b, block = builder, SUMMED_HALVES
+    if isinstance(count, int) and count:
+        block = -(-count // -(-count // SUMMED_HALVES))
+    with b.for_(0, count, block, accumulators) as loop:
+        zeros = zero_tile(b, dtype("i32"), shape)
+        end: Index = b.add(loop.index, block)
+        if not isinstance(count, int) or count % block:
+            end = b.min(end, count)
+        part = _steps(b, shape, zeros, (loop.index, end), left, right, _add_halves)
+        loop.yield_(*(b.half2("sum2", *each) for each in zip(part, loop.carried, strict=True)))
     return loop.results
 
 

@@ -364,6 +364,24 @@ def _lane_ops() -> None:
     )
 
 
+def _half_ops() -> None:
+    """Of words of two f16."""
+    _row(
+        "loop.fma2(a: value, b: value, c: value)",
+        "as c",
+        rules.fma2,
+        "a * b + c of each of the two f16 of 32-bit words, rounded to f16 once. Only for targets "
+        "with an instruction for it.",
+    )
+    _row(
+        "loop.sum2(words: value, c: value)",
+        "as c",
+        rules.sum2,
+        "c, f32, + the sum, as f16, of the two f16 of each 32-bit word. Only for targets with "
+        "instructions for it.",
+    )
+
+
 def _parts() -> None:
     _FAMILY.append("Parts of math functions")
     _row("loop.exp_nonpositive(x: value)", "as x", rules.part, "e to the power x, for x <= 0.")
@@ -389,5 +407,6 @@ def _parts() -> None:
     _row("loop.quadrant(x: value)", "as x", rules.part, "Which multiple that is, modulo 4.")
 
 
-for _register in (_leaves, _leaves_of_memory, _indices, _control, _memory_ops, _lane_ops, _parts):
+_OPS = (_leaves, _leaves_of_memory, _indices, _control, _memory_ops, _lane_ops, _half_ops, _parts)
+for _register in _OPS:
     _register()

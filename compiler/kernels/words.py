@@ -1,8 +1,8 @@
-"""Contractions of bytes, four steps of K at a time, and of bf16, two at a time: both sides as
-32-bit words for `loop.dot4` and `loop.dot2`.
+"""Contractions of bytes, four steps of K at a time, and of bf16 and f16, two at a time: both sides
+as 32-bit words for `loop.dot4`, `loop.dot2` and `loop.fma2`.
 
-A panel of an i8 or u8 weight has words as its lines: 16 columns of four steps; one of bf16 has two
-steps. The other side has words where its rows, or the channels of its pixels, are multiples of
+A panel of an i8 or u8 weight has words as its lines: 16 columns of four steps; one of halves has
+two steps. The other side has words where its rows, or the channels of its pixels, are multiples of
 that, as `graph/forms/pack_weights.py` makes them. So to schedules this is a contraction of i32 with
 a fourth or half of the steps, whose multiply-add is another one. Matrices whose words do not lie so
 stay parts, of which a step is four or two: schedules put them together in scratch.
@@ -34,7 +34,7 @@ __all__ = [
 BYTES_OF_WORD = 4
 
 Parts = tuple[DType, DType]
-"""What the words of the left and the right side hold: i8 or u8, or both bf16."""
+"""What the words of the left and the right side hold: i8 or u8, or both bf16 or f16."""
 
 _I32 = dtype("i32")
 
@@ -43,10 +43,11 @@ _COPIED = 16
 
 
 def parts_of(a: DType, b: DType, result: DType, target: TargetInfo) -> Parts | None:
-    """Those of a contraction whose sums are i32, or f32 where the target has an instruction for
-    bf16; None if its operands are neither."""
-    if a.name == b.name == "bf16":
-        return (a, b) if target.dot2 and result.is_float and result.bits <= 32 else None
+    """Those of a contraction whose sums are i32, or f32 where the target has instructions for
+    bf16 or f16; None if its operands are neither."""
+    if a is b and a.is_half:
+        has_words = target.dot2 if a.name == "bf16" else target.half2
+        return (a, b) if has_words and result.is_float and result.bits <= 32 else None
     if any(not each.is_integer or each.bits != 8 for each in (a, b)):
         return None
     return (a, b) if result.is_integer and result.bits <= 32 else None
@@ -79,7 +80,7 @@ def _operand_in_words(x: Operand, depth: Dim, steps: int) -> Operand:
 
 
 def tensor_in_words(type: TensorType) -> TensorType | None:
-    """A tensor of bytes or bf16 as words along its last dim; None if that does not hold whole
+    """A tensor of bytes or halves as words along its last dim; None if that does not hold whole
     ones."""
     last, steps = type.shape[-1], BYTES_OF_WORD // type.dtype.bytes
     if not isinstance(last, int) or last % steps or not last:
@@ -120,7 +121,7 @@ def copy_words(
 def word_of(
     b: LoopBuilder, step: Index, depth: Dim, part: DType, line: Callable[[Index], Value]
 ) -> Value:
-    """Lanes of the words that begin at 4 `step` of bytes, 2 `step` of bf16; `line(k)` gives the
+    """Lanes of the words that begin at 4 `step` of bytes, 2 `step` of halves; `line(k)` gives the
     units of step k. Bytes behind the last step are any: they meet zeros."""
     word: Value | None = None
     steps = BYTES_OF_WORD // part.bytes

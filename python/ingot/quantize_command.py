@@ -38,8 +38,8 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         "--weights",
         default="int8",
         metavar="TYPE",
-        help="of products, convolutions and tables: int8, int4, int3 or int2; or bf16, as are "
-        "activations then (%(default)s)",
+        help="of products, convolutions and tables: int8, int4, int3 or int2; or bf16 or f16, "
+        "as are activations then (%(default)s)",
     )
     parser.add_argument(
         "--activations",

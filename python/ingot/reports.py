@@ -75,6 +75,7 @@ def compile_report(
         "in_integers": list(report.in_integers),
         "rounded_rows": report.rounded_rows,
         "in_bf16": list(report.in_bf16),
+        "in_f16": list(report.in_f16),
     }
 
 

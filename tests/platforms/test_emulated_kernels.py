@@ -124,6 +124,12 @@ def of_products() -> Iterator[Case]:
     )
     yield function, [make(each.type, rng, {}) for each in function.arguments], {}
     function = entry(
+        ["f16[9,36]", "f16[3,18,16,2]"],
+        lambda b, x, w: b.op("dot_packed", x, w, n=40, dtype=dtype("f32")),
+    )
+    x, w = (rng.integers(-4, 5, each.type.shape) / 4 for each in function.arguments)
+    yield function, [x.astype(np.float16), w.astype(np.float16)], {}  # exact in f16
+    function = entry(
         ["u8[2,5,9,20]", "i8[3,3,20]"],
         partial(_of_bytes, "depthwise", {"strides": (1, 2), "padding": ((1, 1), (1, 1))}),
     )
@@ -163,6 +169,8 @@ def test_products_on_other_machines_are_what_the_graph_gives(variant: str) -> No
     assert all(any(op.name == "loop.dot4" for op in walk(each.loops)) for each in kernels)
     halves = lower_entry(cases[12][0], VARIANTS[variant].target)
     assert any(op.name == "loop.dot2" for op in walk(halves.loops)) == variant.endswith("bf16")
+    halves = lower_entry(cases[13][0], VARIANTS[variant].target)
+    assert any(op.name == "loop.fma2" for op in walk(halves.loops)) == variant.endswith("fp16")
     run_cases(variant, cases)
 
 

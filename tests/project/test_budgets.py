@@ -18,15 +18,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2470,
+    "compiler": 2480,
     "compiler/bundling": 720,
     "compiler/dispatch": 2190,
     "compiler/frontends": 36210,
     "compiler/graph": 10670,
     "compiler/ir": 2270,
-    "compiler/kernels": 13880,
+    "compiler/kernels": 13960,
     "compiler/stream": 1590,
-    "compiler/targets": 4360,
+    "compiler/targets": 4400,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2795,
@@ -42,12 +42,12 @@ LINES = {
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1345,
     "python/ingot/onnxruntime": 1020,
-    "python/ingot/quantizing": 1300,
+    "python/ingot/quantizing": 1310,
     "benchmarks": 2380,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 114010
+IN_ALL = 114160
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

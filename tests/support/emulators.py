@@ -48,6 +48,7 @@ Array = np.ndarray[Any, Any]
 EMULATED = {
     "aarch64": ("qemu-aarch64", "-cpu", "cortex-a53"),
     "aarch64-dotprod": ("qemu-aarch64", "-cpu", "neoverse-n1"),
+    "aarch64-fp16": ("qemu-aarch64", "-cpu", "neoverse-n1"),
     "aarch64-bf16": ("qemu-aarch64", "-cpu", "max"),
     "aarch64-i8mm": ("qemu-aarch64", "-cpu", "max"),
     "armv7-neon": ("qemu-arm", "-cpu", "cortex-a7"),

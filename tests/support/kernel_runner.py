@@ -93,6 +93,12 @@ def dot2_variants() -> tuple[str, ...]:
     return ("x86-64-v4-bf16",) if " avx512_bf16 " in flags else ()
 
 
+def half2_variants() -> tuple[str, ...]:
+    """Those of the same machine whose kernels multiply and add f16 by instructions."""
+    flags = Path("/proc/cpuinfo").read_text()
+    return ("x86-64-v4-fp16",) if " avx512_fp16 " in flags else ()
+
+
 def device_variants() -> tuple[str, ...]:
     """ "opencl-c" if there is a device."""
     return (OPENCL_C.name,) if opencl_runner.queue() else ()

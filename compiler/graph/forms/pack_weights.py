@@ -19,7 +19,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, known_dim, product
 
 __all__ = [
-    "IN_BF16",
+    "IN_HALVES",
     "Columns",
     "is_channels_last",
     "is_pointwise",
@@ -30,8 +30,8 @@ __all__ = [
     "products_in_words",
 ]
 
-IN_BF16 = "products_in_bf16"
-"""Attribute of a module: the layers whose products are to be of bf16."""
+IN_HALVES = "products_in_halves"
+"""Attribute of a module: the layers whose products are to be of bf16 or f16."""
 
 _PACKED = ("f32", "f64", "f16", "bf16", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 """Dtypes of operands that kernels read from panels."""
@@ -73,12 +73,15 @@ def _is_packable(op: Op) -> bool:
 
 
 def products_in_words(module: Module) -> set[str]:
-    """What the packed module multiplies in words: "i8", and with `precision="bf16"` "bf16"."""
+    """What the packed module multiplies in words: "i8", and with such a `precision` "bf16" or
+    "f16"."""
     packed = ("dot_packed", "conv_packed", "depthwise")
     ops = (op for function in module.functions.values() for op in tensor_ops(function.block))
     is_found = any(op.name == "dot_scaled" or (op.name in packed and _are_bytes(op)) for op in ops)
     found = {"i8"} if is_found else set()
-    return found | ({"bf16"} if module.attributes.get(IN_BF16) else set())
+    return found | (
+        {str(module.attributes["precision"])} if module.attributes.get(IN_HALVES) else set()
+    )
 
 
 def _are_bytes(op: Op) -> bool:

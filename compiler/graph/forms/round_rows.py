@@ -29,7 +29,7 @@ __all__ = [
     "why_not_rounded",
 ]
 
-_PRECISIONS = ("f32", "int8", "bf16")
+_PRECISIONS = ("f32", "int8", "bf16", "f16")
 ROUNDED = "rounded_rows"
 """Attribute of a module: how many products have rounded rows."""
 

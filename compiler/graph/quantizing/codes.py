@@ -20,7 +20,7 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class Halves:
-    """A matrix [n, k] of bf16."""
+    """A matrix [n, k] of bf16 or f16."""
 
     matrix: _Array
     bits, groups, zeros = 16, 1, None

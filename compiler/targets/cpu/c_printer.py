@@ -516,6 +516,11 @@ class _Printer(CStructure):
         name = f"dot4_{dot.left.name}_{dot.right.name}" if isinstance(dot, Dot4) else "dot2"
         return f"{name}{self._suffix(lanes_of(op.result))}({names})"
 
+    def _half2(self, op: Op) -> str:
+        self.parts.add("half2")
+        names, suffix = ", ".join(map(self._name, op.operands)), self._suffix(lanes_of(op.result))
+        return f"{op.name.removeprefix('loop.')}{suffix}({names})"
+
     def _table4(self, op: Op) -> str:
         (words,), table = map(self._name, op.operands), bytes(Table4.of(op).table)
         low, high = (hex(int.from_bytes(table[at : at + 8], "little")) for at in (0, 8))
@@ -550,6 +555,8 @@ _EXPRESSIONS: dict[str, Callable[[_Printer, Op], str]] = {
     "fma": _Printer._fma,
     "dot2": _Printer._dot_words,
     "dot4": _Printer._dot_words,
+    "fma2": _Printer._half2,
+    "sum2": _Printer._half2,
     "same": _Printer._same,
     "table4": _Printer._table4,
     "compare": _Printer._compare,

@@ -414,7 +414,7 @@ def _named(prefix: str, text: str) -> tuple[str, str]:
 
 
 def _level(kernel: PrintedKernel) -> int:
-    if not kernel.parts.isdisjoint(("dot2", "dot4")):
+    if not kernel.parts.isdisjoint(("dot2", "dot4", "half2")):
         return 0
     return 1 if kernel.headers or isinstance(kernel, OwnPrinted) else 2
 

@@ -31,7 +31,9 @@ class Variant:
     features: tuple[str, ...]  # INGOT_CPU_*
     flags: tuple[str, ...]  # as gcc and clang spell them
     macros: tuple[str, ...] = ()  # defined by a compiler that knows the flags
-    product: str = ""  # of words, "i8" or "bf16", for which alone it is better than the next one
+    product: str = (
+        ""  # of words, "i8", "bf16" or "f16", for which alone it is better than the next one
+    )
     without_words: str = ""  # the variant that is the same without instructions for these
     without_vectors: str = ""  # one of the same machine that is as good for code without them
     triple: str = ""  # as clang spells it, of a board; else Linux's for the machine
@@ -64,16 +66,16 @@ class Variant:
 
 def _x86(level: str, length: int, features: str, *flags: str, words: str = "") -> Variant:
     """`features` are those behind INGOT_CPU_X86_; `words` the instructions for products in words
-    that it has beside its level, "vnni" or "bf16", which ends its name."""
+    that it has beside its level, "vnni", "bf16" or "fp16", which ends its name."""
     name = f"{level}-{words}" if words else level
     fma = level.endswith(("v3", "v4"))
     registers = 32 if length == 64 else 16
-    dot2 = words == "bf16"
-    target = TargetInfo(name, length, registers, fma, dot4=bool(words), dot2=dot2, polls=True)
+    dot4, dot2, half2 = bool(words), words == "bf16", words == "fp16"
+    target = TargetInfo(name, length, registers, fma, dot4, dot2, half2, polls=True)
     needs = tuple(f"INGOT_CPU_X86_{feature}" for feature in features.split())
     # Windows puts pages on a stack in order only: frames of more than one page touch each.
     all_flags = (f"-march={level}", "-mno-red-zone", "-fstack-clash-protection", *flags)
-    product = {"": "", "vnni": "i8", "bf16": "bf16"}[words]
+    product = {"": "", "vnni": "i8", "bf16": "bf16", "fp16": "f16"}[words]
     plain = level if words else ""
     least = "x86-64-v3" if fma else ""
     return Variant(target, "x86_64", needs, all_flags, (), product, plain, least)
@@ -81,12 +83,12 @@ def _x86(level: str, length: int, features: str, *flags: str, words: str = "") -
 
 def _arm(name: str, features: str, architecture: str, *macros: str) -> Variant:
     """`features` are those behind INGOT_CPU_ARM_. Apple and Windows keep x18 for themselves."""
-    dot2 = name == "aarch64-bf16"
-    has_dot4 = dot2 or name == "aarch64-i8mm"
-    target = TargetInfo(name, 16, 32, fma=True, dot4=has_dot4, dot2=dot2, polls=True)
+    dot2, half2 = name == "aarch64-bf16", name == "aarch64-fp16"
+    dot4 = dot2 or name == "aarch64-i8mm"
+    target = TargetInfo(name, 16, 32, True, dot4, dot2, half2, polls=True)
     needs = tuple(f"INGOT_CPU_ARM_{feature}" for feature in features.split())
     flags = (f"-march={architecture}", "-ffixed-x18")
-    product = ("bf16" if dot2 else "i8") if macros else ""
+    product = ("bf16" if dot2 else "f16" if half2 else "i8") if macros else ""
     return Variant(target, "aarch64", needs, flags, macros, product, without_vectors="aarch64")
 
 
@@ -100,6 +102,11 @@ VARIANTS: dict[str, Variant] = {
             *("x86-64-v4", 64, "AVX512 AVX512_VNNI AVX512_BF16"),
             *(_WIDE, "-mavx512vnni", "-mavx512bf16"),
             words="bf16",
+        ),
+        _x86(
+            *("x86-64-v4", 64, "AVX512 AVX512_VNNI AVX512_FP16"),
+            *(_WIDE, "-mavx512vnni", "-mavx512fp16"),
+            words="fp16",
         ),
         _x86("x86-64-v4", 64, "AVX512 AVX512_VNNI", _WIDE, "-mavx512vnni", words="vnni"),
         _x86("x86-64-v3", 32, "AVX2 AVX_VNNI", "-mavxvnni", words="vnni"),
@@ -116,6 +123,12 @@ VARIANTS: dict[str, Variant] = {
                 "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC",
             )
             for name in ("aarch64-bf16", "aarch64-i8mm")
+        ),
+        _arm(
+            "aarch64-fp16",
+            "FP16",
+            "armv8.2-a+fp16",
+            "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC",
         ),
         _arm(
             "aarch64-dotprod",
@@ -180,7 +193,7 @@ BOARDS: dict[str, Variant] = {
 }
 """Processors without a system that could load code: their kernels are linked (`bundling`)."""
 
-_PHONES = ("aarch64-bf16", "aarch64-i8mm", "aarch64-dotprod", "aarch64")
+_PHONES = ("aarch64-bf16", "aarch64-fp16", "aarch64-i8mm", "aarch64-dotprod", "aarch64")
 
 PLATFORMS = {
     "android": (*_PHONES, "armv7-neon", "x86-64-v2"),
@@ -188,7 +201,8 @@ PLATFORMS = {
     "raspberry-pi": ("aarch64-dotprod", "aarch64", "armv7-neon"),
     "browser": ("wasm32-relaxed-simd", "wasm32-simd128"),
     "server": (
-        *("x86-64-v4-bf16", "x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v4", "x86-64-v3"),
+        *("x86-64-v4-bf16", "x86-64-v4-fp16", "x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v4"),
+        "x86-64-v3",
         *_PHONES,
     ),
 }
@@ -200,7 +214,7 @@ def named_variants(
     names: str | Sequence[str], products: Collection[str] = ()
 ) -> tuple[Variant, ...]:
     """The variants of these names of variants and platforms, or of one, each once, for a program
-    with these `products` in words: "i8", "bf16". InvalidArgument: a name is neither."""
+    with these `products` in words: "i8", "bf16", "f16". InvalidArgument: a name is neither."""
     chosen: dict[str, Variant] = {}
     for name in [names] if isinstance(names, str) else names:
         if name not in VARIANTS and name not in PLATFORMS:
@@ -233,15 +247,17 @@ _DEFAULTS_FOR_BYTES = {
     "x86_64": ("x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v3"),
     "aarch64": ("aarch64-i8mm", "aarch64-dotprod", "aarch64"),
 }
-
-
-_DEFAULTS_FOR_BF16 = {"x86_64": ("x86-64-v4-bf16",), "aarch64": ("aarch64-bf16",)}
+_DEFAULTS_FOR_HALVES = {
+    "bf16": {"x86_64": ("x86-64-v4-bf16",), "aarch64": ("aarch64-bf16",)},
+    "f16": {"x86_64": ("x86-64-v4-fp16",), "aarch64": ("aarch64-fp16",)},
+}
 
 
 def default_variants(machine: str, products: Collection[str] = ()) -> tuple[Variant, ...]:
     """What is built without flags, best first; of a program with these `products` in words: "i8",
-    "bf16". KeyError: no variant for the machine."""
-    first = _DEFAULTS_FOR_BF16.get(machine, ()) if "bf16" in products else ()
+    "bf16", "f16". KeyError: no variant for the machine."""
+    halves = _DEFAULTS_FOR_HALVES.items()
+    first = [name for each, of in halves if each in products for name in of.get(machine, ())]
     chosen = _DEFAULTS_FOR_BYTES.get(machine) if "i8" in products else None
     return tuple(VARIANTS[name] for name in (*first, *(chosen or _DEFAULTS[machine])))
 

@@ -34,7 +34,7 @@ def add_chat(commands: Any) -> None:
         "--precision",
         default="f32",
         metavar="NAME",
-        help="of activations: f32; int8, faster; or bf16, as of weights that are no codes",
+        help="of activations: f32; int8, faster; or bf16 or f16, as of weights that are no codes",
     )
     parser.add_argument("--cache", default="f32", metavar="TYPE", help="f32 or f16, half as large")
     parser.add_argument(

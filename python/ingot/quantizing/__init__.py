@@ -52,8 +52,8 @@ def quantize(
     """The module of a source program, as `compile` makes it, with quantised layers.
 
     `source`: as of `compile`.
-    `weights`: "int8", "int4", "int3" or "int2", for products, convolutions and tables; or "bf16",
-    for both factors of large products and convolutions, as `compile` with precision="bf16".
+    `weights`: "int8", "int4", "int3" or "int2", for products, convolutions and tables; or "bf16"
+    or "f16" for both factors of large products and convolutions, as `compile` with that precision.
     `activations`: "int8" makes inputs of layers bytes, by ranges that `data` shows, or "dynamic"
     by ranges that each call finds; then bytes are multiplied with bytes. Without it weights are
     packed, and multiplied with floats.

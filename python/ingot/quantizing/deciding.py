@@ -12,6 +12,7 @@ import numpy as np
 
 from ingot.compiler import ir
 from ingot.compiler.graph.builder import tensor_type
+from ingot.compiler.graph.forms.round_factors import HALVES
 from ingot.compiler.graph.ops import code_steps
 from ingot.compiler.graph.quantizing.codes import Halves
 from ingot.compiler.graph.quantizing.insert_codes import Change, Range
@@ -57,10 +58,11 @@ class Scheme:
 
     def __post_init__(self) -> None:
         _check_one_of("weights", self.weights, BITS)
-        if self.is_bf16 and (self.activations, self.group, self.compensate) != (None, None, False):
+        others = (self.activations, self.group, self.compensate)
+        if self.has_halves and others != (None, None, False):
             raise InvalidArgument(
-                "weights='bf16' has neither codes nor scales, and rounds activations, too: leave "
-                "activations, group and compensate out"
+                f"weights={self.weights!r} has neither codes nor scales, and rounds activations, "
+                "too: leave activations, group and compensate out"
             )
         if self.activations is not None:
             _check_one_of("activations", self.activations, _ACTIVATIONS)
@@ -87,9 +89,9 @@ class Scheme:
         return BITS[self.weights]
 
     @property
-    def is_bf16(self) -> bool:
-        """Whether both factors of products become bf16."""
-        return self.weights == "bf16"
+    def has_halves(self) -> bool:
+        """Whether both factors of products become bf16 or f16."""
+        return self.weights in HALVES
 
     def bits_of(self, layer: Layer) -> int:
         """Bits of a layer's codes: only products take those of 3, others read parts of bytes."""
@@ -146,7 +148,7 @@ def kept_layers(keep: Sequence[str], layers: Mapping[str, Layer]) -> set[str]:
 def check_groups(layers: Iterable[Layer], scheme: Scheme) -> None:
     """InvalidArgument: the group does not divide the rows of a layer."""
     for layer in layers:
-        if not scheme.is_bf16:
+        if not scheme.has_halves:
             _group(layer, scheme)
 
 
@@ -173,7 +175,7 @@ def decide(
             elif not np.isfinite(matrix := layer.matrix(weight)).all():
                 yield Decision(layer, None, "its weight has NaN or infinite elements")
             else:
-                decide = _in_bf16 if scheme.is_bf16 else _decided
+                decide = _in_halves if scheme.has_halves else _decided
                 yield _unless_too_far(
                     decide(layer, matrix, scheme, inputs.get(layer.name)), scheme.max_error
                 )
@@ -198,21 +200,27 @@ def _decided(layer: Layer, weight: _Array, scheme: Scheme, inputs: Inputs | None
     return _with_data(layer, weight, change, reason, rows)
 
 
-def _in_bf16(layer: Layer, weight: _Array, scheme: Scheme, inputs: Inputs | None) -> Decision:
-    halves = Halves(weight.astype(dtype("bf16").numpy))
+def _in_halves(layer: Layer, weight: _Array, scheme: Scheme, inputs: Inputs | None) -> Decision:
+    def rounded(x: _Array) -> _Array:
+        with np.errstate(over="ignore"):
+            return x.astype(dtype(scheme.weights).numpy)
+
+    halves = Halves(rounded(weight))
+    if not np.isfinite(halves.numbers()).all():
+        return Decision(layer, None, f"its weight has elements beyond {scheme.weights}")
     found, rows = halves.numbers(), None if inputs is None else inputs.rows
     if rows is not None:
-        rounded_rows = rows.astype(dtype("bf16").numpy).astype(np.float32)
+        rounded_rows = rounded(rows).astype(np.float32)
         found, weight = _multiplied(rounded_rows, found), _multiplied(rows, weight)
     return Decision(layer, Change(halves), "", *_errors(weight, found), rows is not None)
 
 
-def settled(decisions: Sequence[Decision], in_bf16: Collection[str]) -> list[Decision]:
-    """The decisions for bf16, where only these layers became it."""
+def settled(decisions: Sequence[Decision], in_halves: Collection[str]) -> list[Decision]:
+    """The decisions for bf16 or f16, where only these layers became it."""
     why = "it is small, odd or a lookup, or has fewer products by Winograd's way"
     return [
         replace(each, change=None, reason=why)
-        if each.change is not None and each.layer.name not in in_bf16
+        if each.change is not None and each.layer.name not in in_halves
         else each
         for each in decisions
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ingot.compiler.graph.quantizing.codes import Halves
 from ingot.compiler.graph.quantizing.insert_codes import Change
 from ingot.hal.printable import printable, size_text
+from ingot.hal.spec import DType
 from ingot.quantizing.deciding import Decision, weight_length
 from ingot.quantizing.measuring import Measured, Program, ResultError, Roofline
 
@@ -15,8 +16,8 @@ __all__ = ["LayerReport", "QuantizationReport", "make_report"]
 
 _LONGEST_LAYER = 60  # characters
 
-_BYTES_SPEED, _BF16_SPEED = 4.0, 2.0
-"""How many times as many products of bytes, or of bf16, as of floats an instruction does."""
+_BYTES_SPEED, _HALVES_SPEED = 4.0, 2.0
+"""How many times as many products of bytes, bf16 or f16 as of floats an instruction does."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def _speed(change: Change | None) -> float:
     if change is None:
         return 1.0
     if isinstance(change.weight, Halves):
-        return _BF16_SPEED
+        return _HALVES_SPEED
     return 1.0 if change.range is None and not change.is_dynamic else _BYTES_SPEED
 
 
@@ -198,7 +199,8 @@ def _scheme_text(decision: Decision) -> str:
     if change is None:
         return "float"
     if isinstance(change.weight, Halves):
-        return "bf16 x bf16" if decision.layer.kind != "table" else "bf16"
+        name = DType.from_numpy(change.weight.matrix.dtype).name
+        return f"{name} x {name}" if decision.layer.kind != "table" else name
     text = f"int{change.weight.bits}"
     if change.weight.groups > 1:
         text += f", groups of {decision.layer.inputs // change.weight.groups}"

@@ -17,7 +17,7 @@ __all__ = ["BITS", "Grid", "compensated", "rounded", "sum_of_squares"]
 
 _Array = np.ndarray[Any, Any]
 
-BITS = {"int8": 8, "int4": 4, "int3": 3, "int2": 2, "bf16": 16}
+BITS = {"int8": 8, "int4": 4, "int3": 3, "int2": 2, "bf16": 16, "f16": 16}
 """By the names of `weights`."""
 
 _SHRINKS = np.linspace(1.0, 0.5, 26)

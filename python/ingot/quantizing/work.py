@@ -152,15 +152,17 @@ class Work:
         copy = copy_module(self.module)
         changes = {each.layer.name: each.change for each in decisions if each.change is not None}
         precision = self.precision if changes else "f32"
-        if changes and self.scheme.is_bf16:
-            precision = "bf16"
+        if changes and self.scheme.has_halves:
+            precision = self.scheme.weights
             copy.attributes[CHOSEN] = tuple(changes)
         elif changes:
             copy = insert_codes(copy, changes)
         return compile(copy, precision=precision, progress=self.progress, **(options or {}))
 
     def _settled(self, decisions: list[Decision], module: Module) -> list[Decision]:
-        return settled(decisions, module.report.in_bf16) if self.scheme.is_bf16 else decisions
+        if not self.scheme.has_halves:
+            return decisions
+        return settled(decisions, (*module.report.in_bf16, *module.report.in_f16))
 
     def _measured(self, before: Program, after: Program) -> Sequence[Measured]:
         self.progress("measure")

@@ -1,5 +1,5 @@
 """Contractions of bytes in words of four: exact, whatever instructions a variant has. Those of bf16
-in words of two, where an instruction multiplies them."""
+and f16 in words of two, where instructions multiply them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import dtype
 from tests.support.entries import entry, reference
-from tests.support.kernel_runner import VARIANTS, dot2_variants, dot4_variants, run
+from tests.support.kernel_runner import (
+    VARIANTS,
+    dot2_variants,
+    dot4_variants,
+    half2_variants,
+    run,
+)
 from tests.support.products import convolved, error_of, extremes, pack
 
 Array = np.ndarray[Any, Any]
@@ -276,3 +282,72 @@ def test_a_weight_of_bf16_that_does_not_fit_scratch_is_read_as_it_lies(variant: 
     (got,) = run(kernel, [x, pack(w.reshape(-1, n))], [out], variant)
     wanted = x.reshape(1, -1).astype(np.float64) @ w.reshape(-1, n).astype(np.float64)
     assert error_of(got.reshape(1, n), wanted) <= 2e-6
+
+
+F16 = dtype("f16")
+
+
+def product_of_f16(m: int, k: int, n: int, variant: str) -> Any:
+    """The kernel of a product with panels, which must multiply words."""
+
+    def build(b: Builder, x: Value, w: Value) -> Value:
+        return b.value("dot_packed", x, w, n=n, dtype=dtype("f32"))
+
+    panels = TensorType(F16, (-(-n // 16), k // 2, 16, 2))
+    function = entry([TensorType(F16, (m, k)), panels], build)
+    kernel = lower_contraction(function, VARIANTS[variant].target)
+    assert any(op.name == "loop.fma2" for op in walk(kernel.loops))
+    return kernel
+
+
+@pytest.mark.parametrize("variant", half2_variants())
+@pytest.mark.parametrize(("m", "k", "n"), [(9, 34, 5), (1, 130, 70), (17, 8192, 48)])
+def test_sums_of_f16_are_off_by_little_more_than_their_factors(
+    variant: str, m: int, k: int, n: int
+) -> None:
+    rng = np.random.default_rng(k)
+    a, w = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    kernel, out = product_of_f16(m, k, n, variant), np.full((m, n), 7, np.float32)
+    (got,) = run(kernel, [a, pack(w)], [out], variant)
+    exact = a.astype(np.float64) @ w.astype(np.float64)
+    assert np.linalg.norm(got - exact) <= 1.4e-3 * np.linalg.norm(exact)
+    terms = np.abs(a.astype(np.float64)) @ np.abs(w.astype(np.float64))
+    assert (np.abs(got - exact) <= terms * 66 / 2048).all()
+    if k < 200:
+        arrays = [a, pack(w), np.full((m, n), 7, np.float32)]
+        assert run_kernel(kernel, arrays, {}) is None
+        np.testing.assert_allclose(arrays[-1], got, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("variant", half2_variants())
+def test_a_product_of_f16_keeps_what_is_not_finite_and_what_is_small(variant: str) -> None:
+    least = 2.0**-24
+    rows = [
+        *([np.inf, 1], [np.inf, -np.inf], [np.nan, 0], [65504, 65504]),
+        *([65504, -65504], [least, least], [1, 2]),
+    ]
+    kernel = product_of_f16(len(rows), 2, 16, variant)
+    arrays = [np.array(rows, np.float16), pack(np.ones((2, 16), np.float16))]
+    (got,) = run(kernel, arrays, [np.zeros((len(rows), 16), np.float32)], variant)
+    wanted = [np.inf, np.nan, np.nan, np.inf, 0, 2 * least, 3]
+    np.testing.assert_array_equal(got[:, 0], np.array(wanted, np.float32))
+
+
+@pytest.mark.parametrize("variant", half2_variants())
+def test_pixels_of_f16_are_multiplied_in_pairs(variant: str) -> None:
+    channels, n = 46, 21
+
+    def build(b: Builder, x: Value, w: Value) -> Value:
+        moves = {"window": (3, 3), "padding": ((1, 1), (1, 1)), "strides": (1, 2)}
+        return b.value("conv_packed", x, w, n=n, dtype=dtype("f32"), **moves)
+
+    rng = np.random.default_rng(3)
+    shapes = (2, 6, 9, channels), (3, 3, channels, n)
+    x, w = (rng.integers(-3, 4, shape).astype(np.float16) for shape in shapes)
+    panels = TensorType(F16, (2, 9 * channels // 2, 16, 2))
+    function = entry([TensorType(F16, x.shape), panels], build)
+    kernel = lower_convolution(function, VARIANTS[variant].target)
+    assert any(op.name == "loop.fma2" for op in walk(kernel.loops))
+    out = np.full((2, 6, 5, n), 7, np.float32)
+    (got,) = run(kernel, [x, pack(w.reshape(-1, n))], [out], variant)
+    np.testing.assert_array_equal(got, convolved(x, w))  # whole numbers, exact below 2048

@@ -20,21 +20,6 @@ __all__ = ["coverage_lines", "coverage_markdown"]
 _OPSET = 22  # of the ONNX ops on the page: that of the oldest onnx package that is supported
 _LONGEST_ROW = 160  # characters
 
-_OTHER_MICROSOFT_OPS = """
-AttnLSTM BifurcationDetector BitmaskBiasDropout BitmaskDropout ComplexMul ComplexMulConj
-ConvStateReplay DecoderAttention DequantizeBFP DequantizeWithOrder DynamicSparseAttention
-DynamicTimeWarping EPContext EngramGate GatedDeltaNet GatedDeltaNetStateReplay GatherPacked
-GemmFloat8 HyperConnectionLowRankMix HyperConnectionPostMix HyperConnectionPreMix Irfft
-IsAllFinite LongformerAttention Mamba2Verify MatMulBlockQuantizedFp4Weight
-MatMulBlockQuantizedFp8Weight MatMulFpQ4 MatMulNBitsMlp MatMulNBitsQLoRA MatMulNBitsQkv
-MatMulPacked MaxpoolWithMask MoEGroupRouter MoEPacked MurmurHash3 NGramHashMapping
-PackedSparseAttentionIndexer PackedSparseAttentionIndexerMerge PagedAttention QOrderedAttention
-QOrderedGelu QOrderedLayerNormalization QOrderedLongformerAttention QOrderedMatMul QuantizeBFP
-QuantizeWithOrder RMSNormRotary Rfft RouterGateUpProj SampleOp Snpe SparseAttention
-SparseAttentionIndexer SparsePagedAttention SparseToDenseMatMul SpeculativePrefixCommit
-VarlenCausalConvWithState VarlenNGramHashMapping WordConvEmbedding
-"""  # those of com.microsoft in onnxruntime 1.32 that had no lowering when they were listed
-
 _HEAD = f"""# Ops that are taken
 
 Generated from the tables of the front ends by `python -m ingot.coverage docs/coverage.md`; do not
@@ -104,6 +89,7 @@ def _onnx_parts() -> Iterator[str]:
     import onnx
 
     from ingot.compiler.frontends.onnx import importer as _importer  # noqa: F401 - fills the table
+    from ingot.compiler.frontends.onnx.lowerings.microsoft.refused import REFUSED
     from ingot.compiler.frontends.onnx.registry import CLASSIC, MICROSOFT, STRINGS, registered_ops
 
     taken = {*registered_ops(), *registered_ops(STRINGS)}
@@ -121,9 +107,10 @@ def _onnx_parts() -> Iterator[str]:
     yield _list("Taken through the body that the standard gives them", bodies)
     yield _list("Not taken", set(schemas) - taken - bodies)
     yield "\nOf the domain `com.microsoft`, which onnxruntime and its tools write:\n\n"
-    yield _list("Taken", set(registered_ops(MICROSOFT)))
-    yield _list("Not taken", set(_OTHER_MICROSOFT_OPS.split()) - set(registered_ops(MICROSOFT)))
-    yield "Of the domain `ai.onnx.ml`, classic models:\n\n"
+    yield _list("Taken", set(registered_ops(MICROSOFT)) - set(REFUSED))
+    yield "Not taken:\n\n"
+    yield from (f"- `{name}`: {reason}\n" for name, reason in sorted(REFUSED.items()))
+    yield "\nOf the domain `ai.onnx.ml`, classic models:\n\n"
     yield _list("Taken", set(registered_ops(CLASSIC)))
     yield "Of other domains only functions that the model brings are taken.\n"
 

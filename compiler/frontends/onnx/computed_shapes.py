@@ -132,9 +132,11 @@ def slice_bounds(
         # index i of the axis is dim - 1 - i of the reversed one; -1 stands before the first
         top = node.op("sub", size, one)
         low, high = (node.op("sub", top, end) for end in ends)
+        low = node.op("min", low, top)
     else:
         low, high = ends
-    low = node.op("min", node.op("max", low, zero), size)
+        low = node.op("min", low, size)
+    low = node.op("max", low, zero)
     high = node.op("min", node.op("max", high, low), size)
     name = node.proto.output[0]
     start = node.define_size(
@@ -199,7 +201,8 @@ def slice_by_index(
     forward = node.compare("gt", step, zero)
     greatest = node.op("select", forward, size, node.op("sub", size, one))
     least = node.op("select", forward, zero, node.op("sub", zero, one))
-    start, end = (node.op("min", node.op("max", each, least), greatest) for each in (start, end))
+    start = node.op("min", node.op("max", start, zero), greatest)
+    end = node.op("min", node.op("max", end, least), greatest)
     count = _range_count(node, start, end, step, dtype("i64"))
     name = node.proto.output[0]
     shape = (node.define_size(count, f"{name}_{axis}", f"the count of elements on axis {axis}"),)

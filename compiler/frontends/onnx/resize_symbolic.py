@@ -133,7 +133,7 @@ def _coordinates(node: Node, one: SymbolicAxis, mode: str) -> _Line:
         case "align_corners":
             return (x * last / (length - 1.0)).where(single, 0.0)
         case "pytorch_half_pixel":
-            return half.where(single, -0.5)
+            return half.where(resized.compare("eq", 1.0), 0.0)
         case "half_pixel":
             return half
         case "half_pixel_symmetric":

@@ -9,12 +9,12 @@ from ml_dtypes import finfo  # onnx depends on it
 from ingot.compiler.frontends.onnx.lowerings.contractions import add_bias, convolve, matmul
 from ingot.compiler.frontends.onnx.lowerings.windows import read_window
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
-from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.onnx.registry import lower_as, lowering
 from ingot.compiler.frontends.onnx.tensors import dtype_of
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["subtract_point"]
+__all__ = ["quantize_by_range", "subtract_point"]
 
 
 def _spread(node: Node, x: Value, value: Value) -> Value:
@@ -77,6 +77,24 @@ def quantize(node: Node) -> Value:
         return _to_float(node, quotient, target)
     points = None if zero is None else _spread(node, x, zero)
     return _to_integer(node, quotient, points, target)
+
+
+@lowering("DynamicQuantizeLinear")
+def dynamic_quantize(node: Node) -> tuple[Value, Value, Value]:
+    return quantize_by_range(node, node.input(0))
+
+
+def quantize_by_range(node: Node, x: Value) -> tuple[Value, Value, Value]:
+    """x as u8 over its range and 0; scale and zero point. The scale of zeros is 1, so that they
+    stay numbers."""
+    axes, zero = list(range(type_of(x).rank)), node.constant(0.0, "f32")
+    low = node.op("min", node.reduce(x, axes, "min"), zero)
+    high = node.op("max", node.reduce(x, axes, "max"), zero)
+    scale = node.op("div", node.op("sub", high, low), node.fill(255, like=low))
+    scale = node.op("select", node.compare("eq", scale, zero), node.fill(1, like=scale), scale)
+    place = node.op("round_even", node.op("div", node.op("neg", low), scale))
+    point = node.convert(node.op("clamp", zero, place, node.fill(255, like=place)), "u8")
+    return lower_as(node, "QuantizeLinear", [x, scale, point], {}), scale, point
 
 
 def _to_float(node: Node, x: Value, target: DType) -> Value:

@@ -73,14 +73,19 @@ def _absolute(node: Node, x: Value) -> Value:
     return node.op("abs", x)
 
 
-def _root(node: Node, x: Value) -> Value:
+def _of_integers(node: Node, name: str, x: Value) -> Value:
+    """A function of floats; of integers, what it is rounded toward zero."""
     if type_of(x).dtype.is_float:
-        return node.op("sqrt", x)
-    return node.convert(node.op("sqrt", node.convert(x, "f64")), type_of(x).dtype)
+        return node.op(name, x)
+    return node.convert(node.op(name, node.convert(x, "f64")), type_of(x).dtype)
+
+
+def _root(node: Node, x: Value) -> Value:
+    return _of_integers(node, "sqrt", x)
 
 
 def _logarithm(node: Node, x: Value) -> Value:
-    return node.op("log", x)
+    return _of_integers(node, "log", x)
 
 
 _register_composed("ReduceL1", _absolute, None)
@@ -105,6 +110,8 @@ def reduce_mean(node: Node) -> Value:
 def reduce_log_sum_exp(node: Node) -> Value:
     """log(sum(exp(x))) around the greatest element, so that exp does not overflow."""
     x = widen(node, node.input(0))
+    if not type_of(x).dtype.is_float:
+        x = node.convert(x, "f64")
     axes = _axes(node, type_of(x).rank)
     greatest = node.reduce(x, axes, "max")
     finite = node.op("is_finite", greatest)

@@ -193,8 +193,8 @@ def _coordinates(one: _Axis, mode: str) -> Array:
             return np.asarray(x / one.scale)
         case "align_corners":
             return np.asarray(x * (one.size - 1) / (length - 1) if length != 1 else x * 0)
-        case "pytorch_half_pixel" if length == 1:
-            return np.asarray(x * 0 - 0.5)
+        case "pytorch_half_pixel" if one.resized == 1:
+            return x * 0
         case "half_pixel" | "pytorch_half_pixel":
             return np.asarray((x + 0.5) / one.scale - 0.5)
         case "half_pixel_symmetric":

@@ -241,7 +241,8 @@ def _slice_bounds(first: Dim, last: Dim, dim: Dim, backward: bool) -> tuple[Dim,
     if backward:
         # index i of the axis is dim - 1 - i of the reversed one
         lowest = dim if _below(last, -_TO_THE_END) else dim - 1 - _wrap(last, dim)
-        first = dim - 1 - (dim - 1 if _above(first) else _wrap(first, dim))
+        # a start in front of the axis is its first element, as one behind it is its last
+        first = 0 if _above(first) else dims.minimum(dim - 1 - _wrap(first, dim), dim - 1)
         last = lowest
     else:
         first, last = _wrap(first, dim), dim if _above(last) else _wrap(last, dim)

@@ -12,6 +12,7 @@ from onnx import TensorProto
 from ingot.compiler.graph.ops import DotCoded
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.ir import walk
+from ingot.hal.errors import CompileError
 from tests.support.onnx_contrib import drawn, node_of, of_nodes
 from tests.support.onnx_models import make_value
 
@@ -125,3 +126,89 @@ def test_weights_that_do_not_fit_are_told() -> None:
         )
         with pytest.raises(Exception, match=problem):
             of_nodes([node], [make_value("x", [2, K])], arrays)
+
+
+ROWS = {
+    2: 18,
+    6: 22,
+    8: 34,
+    20: 18,
+    30: 64,
+    13: 176,
+    14: 210,
+    16: 66,
+    17: 74,
+    18: 98,
+    22: 82,
+    23: 136,
+}
+"""The bytes of the blocks of ggml's types, of 32 elements or of 256 from a K on."""
+
+
+def packed_rows(number: int, rows: int, blocks: int) -> Array:
+    """Bytes whose scales are no great numbers."""
+    return np.random.default_rng(number).integers(0, 60, (rows, blocks * ROWS[number]), np.uint8)
+
+
+@pytest.mark.parametrize("number", [2, 6, 8, 13, 14, 16, 17, 18, 20, 22, 23, 30])
+def test_rows_of_a_table_in_blocks_of_ggml(number: int) -> None:
+    k = 64 if number in (2, 6, 8, 20, 30) else 512
+    nodes = [
+        node_of("GatherPacked", ["w", "i"], [name], packed_type=number, K=k, output_dtype=code)
+        for name, code in (("y", TensorProto.FLOAT), ("z", TensorProto.FLOAT16))
+    ]
+    model = of_nodes(
+        nodes, [make_value("i", ["n", 2], TensorProto.INT64)], {"w": packed_rows(number, 5, 2)}
+    )
+    model.check(i=np.array([[1, 4], [-1, 5], [0, 3]]))
+
+
+@pytest.mark.parametrize("kind", ["none", "relu2", "silu"])
+def test_products_with_weights_in_blocks_of_ggml(kind: str) -> None:
+    rows = packed_rows(8, 6, 2)
+    numbers = of_nodes(
+        [node_of("GatherPacked", ["w", "i"], ["y"], packed_type=8, K=64, output_dtype=1)],
+        [make_value("i", ["n"], TensorProto.INT64)], {"w": rows},
+    ).results(i=np.arange(6))["y"]  # fmt: skip
+    node = node_of("MatMulPacked", ["x", "w"], ["y"], packed_type=8, K=64, N=6,
+                   activation_type=kind)  # fmt: skip
+    model = of_nodes([node], [make_value("x", ["n", 64])], {"w": rows})
+    x = drawn(3, 64) / 1000
+    y = x @ numbers.T
+    y = {"none": y, "relu2": np.maximum(y, 0) ** 2, "silu": y / (1 + np.exp(-y))}[kind]
+    model.compare({"y": y}, 1e-5, x=x)
+
+
+def test_blocks_of_ggml_that_are_not_taken_are_told() -> None:
+    node = node_of("GatherPacked", ["w", "i"], ["y"], packed_type=9, K=64)
+    with pytest.raises(CompileError, match=r"packed_type is 9: 2 \(Q4_0\), .* are taken"):
+        of_nodes(
+            [node], [make_value("i", [1], TensorProto.INT64)], {"w": np.zeros((2, 72), np.uint8)}
+        )
+
+
+@pytest.mark.parametrize("rank", [0, 24])
+def test_an_adapter_of_few_bits_is_added(rank: int) -> None:
+    k, n, block = 40, 6, 32
+
+    def weight(name: str, rows: int, columns: int) -> dict[str, Array]:
+        blocks = -(-columns // block)
+        codes = np.random.default_rng(rows).integers(0, 256, (rows, blocks, block // 2), np.uint8)
+        return {name: codes, f"{name}s": drawn(rows, blocks, seed=rows)}
+
+    arrays = {**weight("w", n, k), **weight("a", rank or 8, k), **weight("b", n, rank or 8)}
+    if not rank:
+        arrays["a"], arrays["b"] = arrays["a"][:0], arrays["b"][:, :0]
+    sizes = {"N": n, "K": k, "block_size": block, "bits": 4}
+    node = node_of("MatMulNBitsQLoRA", ["x", *arrays], ["y"], lora_bits=4, lora_block_size=block,
+                   **sizes)  # fmt: skip
+    model = of_nodes([node], [make_value("x", ["n", k])], arrays)
+    x = drawn(3, k)
+    parts = [node_of("MatMulNBits", ["x", "w", "ws"], ["base"], **sizes)]
+    if rank:
+        parts += [
+            node_of("MatMulNBits", ["x", "a", "as"], ["low"], **{**sizes, "N": rank}),
+            node_of("MatMulNBits", ["low", "b", "bs"], ["more"], **{**sizes, "K": rank}),
+        ]
+    made = of_nodes(parts, [make_value("x", ["n", k])], arrays).results(x=x)
+    model.compare({"y": made["base"] + made.get("more", 0)}, x=x)

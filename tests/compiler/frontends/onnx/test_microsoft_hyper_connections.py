@@ -134,3 +134,47 @@ def test_all_scores_of_experts_are_given_instead() -> None:
     shares, of_y = (1 / (1 + np.exp(-each)) for each in (x @ weight.T, y))
     wanted = {"scores": shares + bias, "weights": shares, "s": of_y + bias, "w_of_y": of_y}
     pair.compare(wanted, 1e-6, x=x, y=y)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_ngrams_of_texts_of_unequal_length_are_hashed(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    most, heads, texts = int(rng.integers(2, 5)), int(rng.integers(1, 3)), int(rng.integers(1, 4))
+    counts, columns = rng.integers(1, 7, texts), (most - 1) * heads
+    tokens = int(counts.sum())
+    capacity = int(rng.integers(1, 5)) if seed % 2 else 0
+
+    def segments(*shape: int) -> Array:
+        return rng.integers(0, 2, shape).astype(np.int32)
+
+    arrays = {
+        "ids": rng.integers(0, 9, tokens), "factors": 2 * rng.integers(1, 10**6, most) + 1,
+        "sizes": rng.integers(5, 99, columns),
+        "starts": np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
+        "past": rng.integers(0, 9, (texts, most - 1)), "offsets": rng.integers(0, 99, columns),
+        "end": np.array(rng.integers(0, 9)), "segments": segments(tokens),
+        "before": segments(texts, most - 1),
+        "counts": rng.integers(0, 6, texts).astype(np.int32),
+    }  # fmt: skip
+    left = {name for name in ("past", "offsets", "end", "segments") if rng.random() < 0.4}
+    left |= {"before"} if left & {"past", "segments"} else set()
+    left |= set() if capacity else {"counts"}
+    names = ["" if name in left else name for name in arrays]
+    node = node_of(
+        "VarlenNGramHashMapping", names,
+        ["hashes", "kept", "" if "segments" in left else "last", "states" if capacity else ""],
+        max_ngram_size=most, n_head_per_ngram=heads, pad_id=int(rng.integers(0, 9)),
+        reset_on_eos=int(rng.integers(0, 2)), state_update_capacity=capacity,
+    )  # fmt: skip
+    fixed = {"factors", "sizes", "offsets", "end"}
+    inputs = [
+        make_value(
+            name,
+            [dim if name in fixed or place else f"{name}_{place}"
+             for place, dim in enumerate(array.shape)],
+            TensorProto.INT32 if array.dtype == np.int32 else TensorProto.INT64,
+        )
+        for name, array in arrays.items() if name not in left
+    ]  # fmt: skip
+    model = of_nodes([node], inputs)
+    model.check(**{name: array for name, array in arrays.items() if name not in left})

@@ -102,6 +102,25 @@ def test_reductions_of_every_kind_over_last_middle_and_all_axes() -> None:
         pair.check(1e-5, x=generator.standard_normal(shape, np.float32))
 
 
+def test_logarithms_of_sums_of_integers_are_rounded_toward_zero() -> None:
+    names = ["ReduceLogSum", "ReduceLogSumExp"]
+    nodes = [Node(name, ["x", "axes"], [name], keepdims=0) for name in names]
+    inputs = [make_value("x", ["n", "m"], TensorProto.INT64)]
+    pair = _family(nodes, inputs, {"axes": np.array([1], np.int64)})
+    for n, greatest in ((1, 2), (5, 40), (3, 900)):
+        x = np.zeros((n, 4), np.int64)
+        x[:, 1] = np.arange(greatest, greatest + n)
+        pair.check(x=x)
+
+
+def test_what_is_quantised_by_its_range_may_be_zeros() -> None:
+    outputs = ["codes", "scale", "point"]
+    nodes = [Node("DynamicQuantizeLinear", ["x"], outputs)]
+    pair = Pair(build_model(nodes, [make_value("x", ["n"])], outputs))
+    for x in ([0, 0, 0], [1, 2, 4], [-1, -3], [-2, 0.5, 7]):
+        pair.check(x=np.array(x, np.float32))
+
+
 def test_row_ops_normalise_and_find_the_greatest() -> None:
     nodes = [
         Node("Softmax", ["x"], ["softmax"]),

@@ -87,8 +87,21 @@ def test_bounds_and_steps_of_slices_come_from_data(
 ) -> None:
     x = counted(m, n)
     found = slices().results(x=x, starts=ints(a, b), ends=ints(c, d), steps=ints(s, t))
-    np.testing.assert_array_equal(found[0], x[b:d:t, a:c:s])
-    np.testing.assert_array_equal(found[1], x[b:d:2, a:c:-1])
+    np.testing.assert_array_equal(found[0], x[part(b, d, t, m), part(a, c, s, n)])
+    np.testing.assert_array_equal(found[1], x[part(b, d, 2, m), part(a, c, -1, n)])
+
+
+def part(start: int, end: int, step: int, dim: int) -> slice:
+    """As Python, but that a start in front of the axis is its first element, also backward."""
+    return slice(max(start, -dim) if dim else start, end, step)
+
+
+@given(*[st.integers(1, 5)] * 2, *[st.integers(-7, 7)] * 4, *[STEPS] * 2)
+@examples(80)
+def test_slices_of_what_is_there_are_those_of_onnxruntime(
+    m: int, n: int, a: int, b: int, c: int, d: int, s: int, t: int
+) -> None:
+    slices().check(x=counted(m, n), starts=ints(a, b), ends=ints(c, d), steps=ints(s, t))
 
 
 def test_a_step_of_zero_is_refused() -> None:

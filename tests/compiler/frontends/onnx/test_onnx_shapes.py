@@ -95,6 +95,8 @@ def test_shape_gather_concat_reshape_folds_into_dims() -> None:
         (-1, -(2**63), -1, slice(None, None, -1)),
         (-2, 0, -2, slice(-2, 0, -2)),
         (100, 1, -3, slice(100, 1, -3)),
+        (-8, -(2**63), -1, slice(0, None, -1)),
+        (-8, 3, 1, slice(-8, 3)),
     ],
 )
 @pytest.mark.parametrize("length", [1, 2, 3, 7])

@@ -51,6 +51,14 @@ def test_modes_and_coordinates(mode: str, coordinates: str, scales: list[float])
     check(proto, x)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("height", [5, "h"])
+def test_one_element_is_the_first_where_pytorch_is_followed(mode: str, height: int | str) -> None:
+    x = np.random.default_rng(0).standard_normal((1, 2, 5, 4)).astype(np.float32)
+    options = {"mode": mode, "coordinate_transformation_mode": "pytorch_half_pixel"}
+    check(model((1, 2, height, 4), [1, 1, 0.2, 2], **options), x)
+
+
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 def test_antialias_widens_the_filter_when_it_shrinks(mode: str) -> None:
     x = np.random.default_rng(1).standard_normal((1, 1, 9, 12)).astype(np.float32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.onnx.lowerings.microsoft import (
     activations,
+    block_packed,
     block_products,
     block_quantized,
     experts,
@@ -26,9 +27,12 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft import (
     position_bias,
     quantized,
     ragged,
+    ragged_hashes,
+    refused,
     renamed,
     rotary,
     sparse_attention,
+    spectra,
     time_warping,
     tokenizer,
     tokens,
@@ -37,6 +41,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft import (
 
 __all__ = [
     "activations",
+    "block_packed",
     "block_products",
     "block_quantized",
     "experts",
@@ -55,9 +60,12 @@ __all__ = [
     "position_bias",
     "quantized",
     "ragged",
+    "ragged_hashes",
+    "refused",
     "renamed",
     "rotary",
     "sparse_attention",
+    "spectra",
     "time_warping",
     "tokenizer",
     "tokens",

@@ -7,7 +7,7 @@ from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsuppor
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
 
-__all__ = ["add", "fast_gelu_of", "halves", "silu"]
+__all__ = ["add", "fast_gelu_of", "halves", "silu", "swiglu_of"]
 
 _TANH = {"approximate": "tanh"}
 
@@ -82,6 +82,16 @@ def bias_dropout(node: Node) -> Value:
     return add(node, node.input(0), node.input(1), node.optional(2))
 
 
+@lowering("BitmaskDropout", domain=MICROSOFT)
+def bitmask_dropout(node: Node) -> Value:
+    """The data: nothing is dropped in inference."""
+    is_training = node.optional(2) is not None and node.known_number(2) != 0
+    unsupported(
+        is_training, "its training_mode is not known to be 0: export the model in eval mode"
+    )
+    return node.input(0)
+
+
 @lowering("BiasSoftmax", domain=MICROSOFT)
 def bias_softmax(node: Node) -> Value:
     """The softmax of data + bias over `axis` and all behind it."""
@@ -116,10 +126,15 @@ def swiglu(node: Node) -> Value:
         gate, up = halves(node, gate)
     else:
         up = widen(node, node.input(1))
+    return narrow(node, swiglu_of(node, gate, up), node.input(0))
+
+
+def swiglu_of(node: Node, gate: Value, up: Value) -> Value:
+    """As the attributes of the node say."""
     limit = node.number("limit", 0.0)
     if limit > 0:
         gate = node.op("min", gate, node.fill(limit, like=gate))
         up = node.op("clamp", node.fill(-limit, like=up), up, node.fill(limit, like=up))
     gate = lower_as(node, "Swish", [gate], {"alpha": node.number("activation_alpha", 1.0)})
     shift = node.fill(node.number("activation_beta", 0.0), like=up)
-    return narrow(node, node.op("mul", gate, node.op("add", up, shift)), node.input(0))
+    return node.op("mul", gate, node.op("add", up, shift))

@@ -15,6 +15,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.block_quantized import (
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import known_dim, product
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -57,6 +58,25 @@ def matmul_mlp(node: Node) -> tuple[Value, Value]:
     normal, total = _normalized(node, 1e-5)
     gate, up = (_by_bits(node, normal, at, node.integer("N", 0)) for at in (3, 6))
     return node.op("mul", silu(node, gate), up), total
+
+
+@lowering("MatMulNBitsQLoRA", domain=MICROSOFT)
+def matmul_with_adapter(node: Node) -> Value:
+    """x times a weight of few bits, and x times the two of an adapter, which may have no rows."""
+    x, n, k = node.input(0), node.integer("N", 0), node.integer("K", 0)
+
+    def times(x: Value, place: int, kind: str, n: int, k: int) -> Value:
+        bits, block = (node.integer(f"{kind}{name}", 4) for name in ("bits", "block_size"))
+        attributes = {"N": n, "K": k, "bits": bits, "block_size": block}
+        given = [x, node.input(place), node.input(place + 1)]
+        return times_blocks(node.replaced(node.opset, given, attributes))
+
+    base = times(x, 1, "", n, k)
+    if product(shape_of(node.input(5))) == 0:
+        return base
+    rank = known_dim(shape_of(node.input(3))[0])
+    unsupported(rank == 0, "its lora_A is empty, and its lora_B is not: fix the model")
+    return add(node, base, times(times(x, 3, "lora_", rank, k), 5, "lora_", n, rank))
 
 
 def _times_rows(node: Node, x: Value, weight: Value, bias: Value | None) -> Value:

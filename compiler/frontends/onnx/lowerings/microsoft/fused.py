@@ -6,14 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
-from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add, fast_gelu_of
+from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
+from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import (
+    add,
+    fast_gelu_of,
+    halves,
+    swiglu_of,
+)
+from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.lowerings.microsoft.normalizations import (
     channels_first,
     channels_last,
 )
-from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, type_of, unsupported
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
+from ingot.compiler.frontends.onnx.tensors import dtype_of
 from ingot.compiler.ir import Value
+from ingot.hal.spec import dtype
 
 __all__ = ["activate"]
 
@@ -75,6 +84,41 @@ def _turned(node: Node, x: Value, side: str) -> Value:
 @lowering("FusedGemm", domain=MICROSOFT)
 def fused_gemm(node: Node) -> Value:
     return activate(node, lower_as(node, "Gemm", [node.input(0), node.input(1), node.optional(2)]))
+
+
+@lowering("GemmFloat8", domain=MICROSOFT)
+def gemm_of_8_bits(node: Node) -> Value:
+    """alpha scaleA A scaleB B + beta C, where either may be of f8; then the activation."""
+    unsupported(node.optional(5) is not None, "its result has a scale: quantise it by a layer")
+    a, b = (node.convert(node.input(place), "f32") for place in range(2))
+    bias = node.optional(2)
+    bias = None if bias is None else node.convert(bias, "f32")
+    alpha = {"alpha": node.number("alpha", 1.0), "beta": 0.0}
+    sides = {name: node.integer(name, 0) for name in ("transA", "transB")}
+    result = lower_as(node, "Gemm", [a, b, None], alpha | sides)
+    for scale in (node.optional(3), node.optional(4)):
+        if scale is not None:
+            result = node.op("mul", *node.broadcast(result, node.reshape(scale, ())))
+    beta = node.number("beta", 0.0)
+    if bias is not None and beta:
+        result = add(node, result, node.op("mul", bias, node.fill(beta, like=bias)))
+    kind = node.text("activation", "NONE")
+    unsupported(kind not in ("NONE", "RELU", "GELU"), f"its activation is '{kind}'")
+    if kind != "NONE":
+        result = lower_as(node, kind.capitalize(), [result], {})
+    return node.convert(result, dtype_of(node.integer("dtype", 1)) or dtype("f32"))
+
+
+@lowering("RouterGateUpProj", domain=MICROSOFT)
+def router_and_gate(node: Node) -> tuple[Value, Value]:
+    """Of one product the logits of a router, and SwiGLU of the gate and the other half behind."""
+    kind, size = node.text("activation", "swiglu"), node.integer("router_size", 0)
+    unsupported(kind != "swiglu", f"its activation is '{kind}': 'swiglu' is supported")
+    x = node.input(0)
+    product = matmul(node, x, node.input(1), type_of(x).dtype)
+    width = shape_of(product)[-1]
+    gate, up = halves(node, widen(node, part(node, product, size, width)))
+    return part(node, product, 0, size), narrow(node, swiglu_of(node, gate, up), x)
 
 
 @lowering("GemmFastGelu", domain=MICROSOFT)

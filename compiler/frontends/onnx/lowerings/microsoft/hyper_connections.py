@@ -59,6 +59,50 @@ def mix_behind(node: Node) -> Value:
     )
 
 
+@lowering("HyperConnectionLowRankMix", domain=MICROSOFT)
+def mix_of_low_rank(node: Node) -> tuple[Value, Value, Value]:
+    """What goes into a block, of normed streams and gates of low rank; the gates of what it will
+    make, and the streams with what the block before made. Each step is rounded."""
+    given, made = node.input(0), node.optional(5)
+    streams, gates = _streams(node), node.optional(6)
+    unsupported((made is None) != (gates is None), "one of its inputs 5 and 6 is missing")
+
+    def rounded(x: Value) -> Value:
+        return widen(node, narrow(node, x, given))
+
+    def scaled(x: Value, factor: float, op: str = "mul") -> Value:
+        return rounded(node.op(op, x, node.fill(factor, like=x)))
+
+    def gate(x: Value) -> Value:
+        return rounded(node.op("logistic", x))
+
+    if made is not None and gates is not None:
+        made = widen(node, made)
+        made = node.reshape(made, (*shape_of(made)[:-1], 1, shape_of(made)[-1]))
+        made = node.op("mul", *node.broadcast(made, _gates(node, gates, streams)))
+        streams = rounded(add(node, streams, made))
+    shape, whole = shape_of(streams), shape_of(given)
+    norm = {"epsilon": node.number("epsilon", 1e-6)}
+    ones = node.full(1.0, "f32", (shape[-1],))
+    normed = lower_as(node, "RMSNormalization", [streams, ones], norm)
+    normed = node.reshape(normed, whole)
+    weight = widen(node, node.input(1))
+    normed = rounded(node.op("mul", *node.broadcast(normed, weight)))
+    down, up, inject = (widen(node, node.input(place)) for place in (2, 3, 4))
+    hidden = rounded(matmul(node, normed, down, dtype("f32")))
+    hidden = scaled(hidden, node.number("silu_alpha", 1.0))
+    hidden = rounded(node.op("mul", hidden, gate(hidden)))
+    each = gate(rounded(matmul(node, hidden, up, dtype("f32"))))
+    total = node.reduce(node.reshape(node.op("mul", normed, each), shape), [len(shape) - 2], "add")
+    total = scaled(total, node.number("reduction_scale", 1.0))
+    logits = rounded(matmul(node, normed, inject, dtype("f32")))
+    logits = gate(scaled(logits, node.number("gate_div", 1.0), "div"))
+    later = scaled(logits, node.number("gate_mul", 1.0))
+    results = (total, later, node.reshape(streams, whole))
+    first, second, third = (narrow(node, each, given) for each in results)
+    return first, second, third
+
+
 @lowering("EngramGate", domain=MICROSOFT)
 def engram_gate(node: Node) -> tuple[Value, Value | None]:
     """value, let through as far as keys and queries agree, and its norm."""

@@ -15,7 +15,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.normalizations import (
     look_up,
 )
 from ingot.compiler.frontends.onnx.lowerings.pooling import average_windows
-from ingot.compiler.frontends.onnx.lowerings.quantization import subtract_point
+from ingot.compiler.frontends.onnx.lowerings.quantization import quantize_by_range, subtract_point
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lower_whole, lowering
 from ingot.compiler.ir import Value, dims
@@ -159,24 +159,11 @@ def matmul_integer_to_float(node: Node) -> Value:
 
 @lowering("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_quantize_matmul(node: Node) -> Value:
-    """x is quantised to u8 by its own range."""
-    codes, scale, zero = _dynamic(node, node.input(0))
+    """x as DynamicQuantizeLinear has it."""
+    codes, scale, zero = quantize_by_range(node, node.input(0))
     scales = scale, node.input(2)
     zeros = zero, node.optional(3)
     return _integer_product(node, codes, node.input(1), scales, zeros, node.optional(4))
-
-
-def _dynamic(node: Node, x: Value) -> tuple[Value, Value, Value]:
-    """x as u8 over its range and 0, as DynamicQuantizeLinear has it; scale and zero point."""
-    axes, zero = list(range(type_of(x).rank)), node.constant(0.0, "f32")
-    low = node.op("min", node.reduce(x, axes, "min"), zero)
-    high = node.op("max", node.reduce(x, axes, "max"), zero)
-    scale = node.op("div", node.op("sub", high, low), node.fill(255, like=low))
-    # a tensor of zeros has no range
-    scale = node.op("select", node.compare("eq", scale, zero), node.fill(1, like=scale), scale)
-    place = node.op("round_even", node.op("div", node.op("neg", low), scale))
-    point = node.convert(node.op("clamp", zero, place, node.fill(255, like=place)), "u8")
-    return quantized(node, x, scale, point, point), scale, point
 
 
 @lowering("QAttention", domain=MICROSOFT)

@@ -23,7 +23,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, known_dim, product
 from ingot.hal.spec import dtype
 
-__all__ = ["captured", "spans_of"]
+__all__ = ["Samples", "captured", "spans_of"]
 
 
 def spans_of(node: Node, starts: Value, total: Dim) -> Spans:
@@ -68,7 +68,7 @@ def causal_convolution(node: Node) -> tuple[Value, Value, Value | None]:
     total, channels = shape_of(x)
     taps, step = known_dim(shape_of(weight)[2]), node.integer("dilation", 1)
     kept = (taps - 1) * step
-    samples = _Samples(node, spans_of(node, node.input(2), total), past, kept)
+    samples = Samples(node, spans_of(node, node.input(2), total), past, kept)
     spans = samples.spans
     sums = None if node.optional(3) is None else widen(node, node.input(3))
     for tap in range(taps):
@@ -81,7 +81,7 @@ def causal_convolution(node: Node) -> tuple[Value, Value, Value | None]:
     return result, samples.last(), update
 
 
-class _Samples:
+class Samples:
     """The tokens x[tokens, channels] of a node, in front of which those of `past`, [texts,
     channels, kept], stand in each text."""
 

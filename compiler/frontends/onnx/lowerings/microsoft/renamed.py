@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
+from ingot.compiler.frontends.onnx.lowerings.elementwise import widen
+from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lower_whole, lowering
 from ingot.compiler.ir import Value
 
@@ -12,6 +13,30 @@ __all__: list[str] = []
 @lowering("GatherND", "Gelu", "GridSample", "Trilu", domain=MICROSOFT)
 def same(node: Node) -> Value:
     return lower_as(node, node.proto.op_type, list(node.present()))
+
+
+@lowering("SampleOp", domain=MICROSOFT)
+def echo(node: Node) -> Value:
+    return node.input(0)
+
+
+@lowering("IsAllFinite", domain=MICROSOFT)
+def is_all_finite(node: Node) -> Value:
+    """Whether no element of any input is NaN or infinite, or one of both."""
+    only = [name for name in ("isnan", "isinf") if node.integer(f"{name}_only", 0)]
+    unsupported(len(only) > 1, "it has both isnan_only and isinf_only: fix the model")
+    result: Value | None = None
+    for x in node.present():
+        wide = widen(node, x)
+        if only:
+            op_type = "IsNaN" if only == ["isnan"] else "IsInf"
+            good = node.op("not", lower_as(node, op_type, [wide], {}))
+        else:
+            good = node.op("is_finite", wide)
+        good = node.reduce(good, list(range(type_of(x).rank)), "and")
+        result = good if result is None else node.op("and", result, good)
+    assert result is not None
+    return result
 
 
 @lowering("Pad", domain=MICROSOFT)

@@ -6,6 +6,7 @@ blocks of queries by batch items on every target. This file chooses nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from ingot.compiler.dispatch.view import View, view_of
@@ -19,9 +20,11 @@ from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["AttentionEntry"]
+__all__ = ["AttentionEntry", "weight_of"]
 
 F32 = dtype("f32")
+_LEAST = -87.0
+"""Of a score less the greatest: e to its power is no subnormal number."""
 _Body = Callable[[Index, Index, list[Value]], list[Value]]
 
 
@@ -181,3 +184,13 @@ class AttentionEntry:
             batch * m * n * 2 * (self.d + self.e), schedule,
             scratch_length, local_size, local_length,
         )  # fmt: skip
+
+
+def weight_of(b: LoopBuilder, score: Value, shift: Value) -> Value:
+    """e^(score - shift), of scores up to `shift`; 0 where it would be subnormal. Beside the 1 of
+    the greatest that is lost, and some processors take 300 cycles for what meets such a number."""
+    value = b.op("sub", score, shift)
+    least = b.constant(_LEAST, F32, lanes_of(value))
+    is_lost = b.op("compare", value, least, direction="lt")
+    lowest = b.constant(-math.inf, F32, lanes_of(value))
+    return b.part("loop.exp_nonpositive", b.op("select", is_lost, lowest, value))

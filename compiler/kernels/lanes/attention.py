@@ -21,7 +21,7 @@ from ingot.compiler.graph.forms.fuse_attention import HIDDEN
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
-from ingot.compiler.kernels.attention_entry import AttentionEntry
+from ingot.compiler.kernels.attention_entry import AttentionEntry, weight_of
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.few_queries import FewQueries
 from ingot.compiler.kernels.loop import Index
@@ -164,8 +164,7 @@ class _Attention(AttentionEntry):
         maxima = self._scores(block, key, count, most)
         new = [b.op("max", a, m) for a, m in zip(old, maxima, strict=True)]
         shift = [self._finite(value, lowest, zero) for value in new]
-        steps = [b.op("sub", a, s) for a, s in zip(old, shift, strict=True)]
-        factor = [b.part("loop.exp_nonpositive", each) for each in steps]
+        factor = [weight_of(b, a, s) for a, s in zip(old, shift, strict=True)]
         totals = [b.op("mul", total, f) for total, f in zip(totals, factor, strict=True)]
         totals = self._exponentials(block, count, shift, totals)
         self._add_values(block, key, count, factor)
@@ -396,8 +395,7 @@ class _Attention(AttentionEntry):
             following = []
             for vector, total in enumerate(loop.carried):
                 at = self._at(loop.index, vector)
-                value = b.op("sub", b.load(scores, at, self.lanes), shift[vector])
-                value = b.part("loop.exp_nonpositive", value)
+                value = weight_of(b, b.load(scores, at, self.lanes), shift[vector])
                 b.store(scores, at, value)
                 following.append(b.op("add", total, value))
             loop.yield_(*following)

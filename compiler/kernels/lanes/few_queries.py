@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial, reduce
 
 from ingot.compiler.ir import Value
-from ingot.compiler.kernels.attention_entry import AttentionEntry
+from ingot.compiler.kernels.attention_entry import AttentionEntry, weight_of
 from ingot.compiler.kernels.loop import Index
 from ingot.compiler.kernels.register_tile import for_row_tiles
 from ingot.hal.spec import dtype
@@ -81,10 +81,9 @@ class FewQueries:
         new = b.op("max", old, b.broadcast(b.reduce(best, "max"), lanes))
         masked = b.op("compare", new, self.lowest, direction="eq")
         shift = b.op("select", masked, self.zero, new)  # no NaN if all keys are masked so far
-        factor = b.part("loop.exp_nonpositive", b.op("sub", old, shift))
+        factor = weight_of(b, old, shift)
         with b.for_(0, count, lanes, [b.op("mul", total, factor)]) as loop:
-            score = b.load(self.scores, loop.index, lanes)
-            value = b.part("loop.exp_nonpositive", b.op("sub", score, shift))
+            value = weight_of(b, b.load(self.scores, loop.index, lanes), shift)
             b.store(self.scores, loop.index, value)
             loop.yield_(b.op("add", loop.carried[0], value))
         for start in range(0, self.e, SUMS * lanes):

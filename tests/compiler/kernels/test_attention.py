@@ -205,3 +205,22 @@ def test_one_query_whose_keys_are_all_masked_is_nan_and_others_are_not(variant: 
     assert np.isnan(got[0]).all()
     wanted = attend(q[1], k[1], v[1], mask[1], 1.0)
     assert error_of(got[1], wanted) < 2e-6
+
+
+@pytest.mark.parametrize("m", [1, 80])
+@pytest.mark.parametrize("variant", host_variants())
+def test_weights_that_would_be_subnormal_are_nothing(variant: str, m: int) -> None:
+    types = [f32(1, m, 16), f32(1, 700, 16), f32(1, 700, 16), f32(1, 1, 700)]
+    function = entry(types, lambda b, *args: b.op("attention", *args, scale=1.0))
+    kernel = lower_entry(function, VARIANTS[variant].target)
+    q, k, v = (np.zeros((1, length, 16), np.float32) for length in (m, 700, 700))
+    for greatest in (0, 650):
+        mask = np.full((1, 1, 700), -90, np.float32)
+        mask[..., greatest] = 0
+        v[:] = 1e6
+        v[:, greatest] = 0
+        (got,) = run(kernel, [q, k, v, mask], [np.ones((1, m, 16), np.float32)], variant)
+        assert (got == 0).all()
+        mask[mask == -90] = -80  # these count
+        (got,) = run(kernel, [q, k, v, mask], [np.ones((1, m, 16), np.float32)], variant)
+        assert error_of(got, attend(q, k, v, mask, 1.0)) < 2e-5

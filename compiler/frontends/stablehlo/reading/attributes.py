@@ -32,6 +32,8 @@ from ingot.hal.spec import DTYPES
 __all__ = ["Location", "Tables", "read_attribute", "read_type"]
 
 _DYNAMIC = -(1 << 60)  # a dim below this is known only at the call
+_WIDEST = (1 << 24) - 1  # bits of an integer of MLIR
+_LONGEST_NAME = 64  # of the type of an element
 
 
 class Tables(Protocol):
@@ -113,7 +115,7 @@ def read_type(dialect: str, cursor: Cursor, tables: Tables) -> SourceType:
     match code:
         case 1:
             width = {"f32": "c64", "f64": "c128"}
-            element = str(tables.type(cursor))
+            element = _element(cursor, tables)
             return OtherType(width.get(element, f"complex<{element}>"))
         case 8:
             inputs = cursor.list_of(lambda: tables.type(cursor))
@@ -127,12 +129,23 @@ def read_type(dialect: str, cursor: Cursor, tables: Tables) -> SourceType:
         case 24 | 30:
             return _quantized_type(cursor, tables, per_axis=code == 30)
         case 25:
-            return OtherType(f"{tables.type(cursor)}[*]")
+            return OtherType(f"{_element(cursor, tables)}[*]")
         case 33:
             return NoneType()
         case 41:
             return OtherType(f"buffer<{_tensor_type(cursor, tables, None)}>")
     return _skip_type(cursor, f"!vhlo.type_{code}")
+
+
+def _element(cursor: Cursor, tables: Tables) -> str:
+    """The name of a type that elements of tensors can have."""
+    return _name(cursor, tables.type(cursor))
+
+
+def _name(cursor: Cursor, type: SourceType) -> str:
+    if not isinstance(type, OtherType) or len(type.name) > _LONGEST_NAME:
+        raise cursor.fail("elements have a type that elements cannot have")
+    return type.name
 
 
 def _tensor_type(cursor: Cursor, tables: Tables, encoding: Any) -> TensorType:
@@ -145,13 +158,13 @@ def _tensor_type(cursor: Cursor, tables: Tables, encoding: Any) -> TensorType:
     element = tables.type(cursor)
     if isinstance(element, QuantizedType):
         return TensorType(element.storage, shape, limits, element)
-    return TensorType(str(element), shape, limits)
+    return TensorType(_name(cursor, element), shape, limits)
 
 
 def _quantized_type(cursor: Cursor, tables: Tables, *, per_axis: bool) -> QuantizedType:
     """Flag 1 says that the storage is signed."""
     is_signed = cursor.unsigned() & 1
-    storage, expressed = str(tables.type(cursor)), str(tables.type(cursor))
+    storage, expressed = _element(cursor, tables), _element(cursor, tables)
     axis: int | None = None
     if per_axis:
         axis, low, high = cursor.unsigned(), cursor.signed(), cursor.signed()
@@ -238,7 +251,15 @@ def _boolean(cursor: Cursor, tables: Tables) -> bool:
 
 
 def _dictionary(cursor: Cursor, tables: Tables) -> dict[str, Any]:
-    return dict(cursor.list_of(lambda: (str(tables.attribute(cursor)), tables.attribute(cursor))))
+    return dict(cursor.list_of(lambda: (_text(cursor, tables), tables.attribute(cursor))))
+
+
+def _text(cursor: Cursor, tables: Tables) -> str:
+    """An attribute that is a string."""
+    text = tables.attribute(cursor)
+    if not isinstance(text, str):
+        raise cursor.fail("a name is no string")
+    return text
 
 
 def _string(cursor: Cursor, tables: Tables) -> str:
@@ -272,13 +293,13 @@ def _width(cursor: Cursor, element: str) -> int:
         return DTYPES[element].bits
     if element in _WIDTHS:
         return _WIDTHS[element]
-    if element[0] in "iu" and element[1:].isdigit() and int(element[1:]) > 0:
+    if element[0] in "iu" and element[1:].isdigit() and 0 < int(element[1:]) <= _WIDEST:
         return int(element[1:])
     raise cursor.fail(f"a number has the type {element!r}")
 
 
 def _integer(cursor: Cursor, tables: Tables) -> int:
-    element = str(tables.type(cursor))
+    element = _element(cursor, tables)
     width = _width(cursor, element)
     value = _bits(cursor, width)
     signed = element[0] == "i" and element != "i1"
@@ -286,7 +307,7 @@ def _integer(cursor: Cursor, tables: Tables) -> int:
 
 
 def _float(cursor: Cursor, tables: Tables) -> float:
-    element = str(tables.type(cursor))
+    element = _element(cursor, tables)
     width = _width(cursor, element)
     bits = _bits(cursor, width)
     if element not in DTYPES:
@@ -365,14 +386,14 @@ def _call_site(cursor: Cursor, tables: Tables) -> Location:
 
 
 def _file(cursor: Cursor, tables: Tables) -> Location:
-    name = tables.attribute(cursor)
+    name = _text(cursor, tables)
     return Location(file=f"{name}:{cursor.unsigned()}:{cursor.unsigned()}")
 
 
 def _file_range(cursor: Cursor, tables: Tables) -> Location:
-    name = tables.attribute(cursor)
+    name = _text(cursor, tables)
     numbers = cursor.list_of(cursor.unsigned)
-    return Location(file=":".join([str(name), *map(str, numbers[:2])]))
+    return Location(file=":".join([name, *map(str, numbers[:2])]))
 
 
 def _fused(cursor: Cursor, tables: Tables) -> Location:
@@ -387,7 +408,7 @@ def _fused_with_metadata(cursor: Cursor, tables: Tables) -> Location:
 
 
 def _named(cursor: Cursor, tables: Tables) -> Location:
-    name = str(tables.attribute(cursor))
+    name = _text(cursor, tables)
     child = tables.attribute(cursor)
     return Location(name, child.file if isinstance(child, Location) else "")
 

@@ -43,6 +43,9 @@ _REQUIRED = {
     _OPS: "ops",
 }
 _GREATEST_DEPTH = 200
+_LARGEST_ATTRIBUTE = 1 << 24  # entries and letters in one, those in these included
+_LARGEST_TYPE = 1 << 16
+_NAMED_PER_BYTE = 16  # entries in types of operands and results, for each byte of the artifact
 
 
 def read_artifact(data: bytes | bytearray | memoryview) -> SourceProgram:
@@ -77,6 +80,7 @@ class _Entry:
     is_binary: bool
     cursor: Cursor
     value: Any = None
+    size: int = 1  # entries in it and itself, and the letters of texts
     is_decoded: bool = False
     is_open: bool = False
 
@@ -118,6 +122,10 @@ class _Reader:
                 raise file.fail(f"the section of {name} is missing")
             self.sections[number].what = name
         self.depth = 0
+        self.inside = 0  # entries in what was named so far by the entry that is being decoded
+        self.sizes: dict[int, int] = {}  # of types that consist of others, by identity
+        self.named = 0  # entries in the types of operands and results so far
+        self.most_named = _LARGEST_TYPE + _NAMED_PER_BYTE * len(data)
 
     def read(self) -> SourceProgram:
         self.strings = self._read_strings(self.sections[_STRINGS])
@@ -205,22 +213,45 @@ class _Reader:
         type: SourceType = self._entry(cursor, self.types, number, "type")
         return type
 
+    def _value_type(self, cursor: Cursor) -> SourceType:
+        return self._count_named(cursor, self.type(cursor))
+
+    def _count_named(self, cursor: Cursor, type: SourceType) -> SourceType:
+        """The type of an operand or result, whose entries are gone through each time."""
+        self.named += self.sizes.get(id(type), 1)
+        if self.named > self.most_named:
+            raise cursor.fail("tuples of values have too many values in them")
+        return type
+
     def _entry(self, cursor: Cursor, rows: list[_Entry], number: int, what: str) -> Any:
         entry: _Entry = self._row(cursor, rows, number, what)
         if not entry.is_decoded:
             if entry.is_open or self.depth > _GREATEST_DEPTH:
                 raise cursor.fail(f"{what} {number} contains itself or is nested too deep")
-            entry.is_open, self.depth = True, self.depth + 1
-            if not entry.is_binary:
-                entry.value = entry.cursor.text()
-            elif rows is self.types:
-                entry.value = read_type(entry.dialect, entry.cursor, self)
-            else:
-                entry.value = read_attribute(entry.dialect, entry.cursor, self)
+            self._decode(entry, rows is self.types)
             if not entry.cursor.at_end:
                 raise entry.cursor.fail(f"{what} {number} goes on after its end")
-            entry.is_decoded, self.depth = True, self.depth - 1
+        self.inside += entry.size
         return entry.value
+
+    def _decode(self, entry: _Entry, is_type: bool) -> None:
+        """Few bytes may hold an entry that names another one twice, which names the next one
+        twice, and so on: how much that is has a limit."""
+        around, self.inside = self.inside, 1
+        entry.is_open, self.depth = True, self.depth + 1
+        if not entry.is_binary:
+            entry.value = entry.cursor.text()
+        elif is_type:
+            entry.value = read_type(entry.dialect, entry.cursor, self)
+        else:
+            entry.value = read_attribute(entry.dialect, entry.cursor, self)
+        self.inside += len(entry.value) if isinstance(entry.value, str) else 0
+        if self.inside > (_LARGEST_TYPE if is_type else _LARGEST_ATTRIBUTE):
+            raise entry.cursor.fail("what others consist of is there too many times")
+        entry.size, self.inside = self.inside, around
+        if is_type and entry.size > 1:
+            self.sizes[id(entry.value)] = entry.size
+        entry.is_decoded, self.depth = True, self.depth - 1
 
     # Ops
 
@@ -239,10 +270,10 @@ class _Reader:
 
     def _read_argument(self, cursor: Cursor) -> SourceValue:
         if self.format < 4:
-            return SourceValue(self.type(cursor), None, self._location(cursor))
+            return SourceValue(self._value_type(cursor), None, self._location(cursor))
         number, has_location = cursor.flagged()
         location = self._location(cursor) if has_location else ""
-        return SourceValue(self._type(cursor, number), None, location)
+        return SourceValue(self._count_named(cursor, self._type(cursor, number)), None, location)
 
     def _location(self, cursor: Cursor) -> str:
         place = self.attribute(cursor)
@@ -257,7 +288,7 @@ class _Reader:
         if parts & 64:
             self._read_op_properties(cursor, op, name)
         if parts & 2:
-            types = cursor.list_of(lambda: self.type(cursor))
+            types = cursor.list_of(lambda: self._value_type(cursor))
             op.results = [SourceValue(type, op) for type in types]
         if parts & 4:
             op.operands = list(cursor.list_of(lambda: self._operand(cursor, scope)))
@@ -293,6 +324,7 @@ class _Reader:
         value: SourceValue | None = self._row(cursor, scope.values, cursor.unsigned(), "value")
         if value is None:
             raise cursor.fail("an op uses a value before it is defined")
+        self._count_named(cursor, value.type)
         return value
 
     def _skip_use_orders(self, cursor: Cursor, value_count: int) -> None:

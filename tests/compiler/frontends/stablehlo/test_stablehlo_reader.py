@@ -15,9 +15,17 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from ingot.compiler.frontends.stablehlo import import_stablehlo, read_artifact
-from ingot.compiler.frontends.stablehlo.reading.program import Constant, SourceBlock, SourceProgram
+from ingot.compiler.frontends.stablehlo.reading.attributes import read_attribute, read_type
+from ingot.compiler.frontends.stablehlo.reading.cursor import Cursor
+from ingot.compiler.frontends.stablehlo.reading.program import (
+    Constant,
+    OtherType,
+    SourceBlock,
+    SourceProgram,
+    TupleType,
+)
 from ingot.hal.errors import CompileError, DataLoss, Error, Incompatible
-from tests.support.stablehlo_cases import export, normal, spec
+from tests.support.stablehlo_cases import artifact, export, normal, spec
 
 VERSIONS = [
     "0.9.0",
@@ -267,3 +275,73 @@ def test_what_is_no_readable_artifact_is_an_error_that_says_why(
 ) -> None:
     with pytest.raises(error, match=message):
         read_artifact(data)
+
+
+def test_tuples_of_tuples_take_no_more_than_their_bytes() -> None:
+    count = 17  # jaxlib itself takes twice as long for each one more
+    types = [f"!t{k} = tuple<!t{k - 1}, !t{k - 1}>" for k in range(1, count)]
+    ops = [f"%t{k} = stablehlo.tuple %t{k - 1}, %t{k - 1} : !t{k}" for k in range(1, count)]
+    text = "\n".join(
+        [
+            "!t0 = tuple<tensor<f32>, tensor<f32>>",
+            *types,
+            "func.func @main(%x: tensor<f32>) -> tensor<f32> {",
+            "%t0 = stablehlo.tuple %x, %x : !t0",
+            *ops,
+            "return %x : tensor<f32> }",
+        ]
+    )
+    data = artifact(text)
+    assert len(data) < 1000
+    with pytest.raises(DataLoss, match="too many values"):
+        read_artifact(data)
+
+
+class Tables:
+    """Tables of an artifact whose attribute 0 and type 0 are the ones given."""
+
+    def __init__(self, attribute: Any = None, type: Any = None) -> None:
+        self._attribute, self._type = attribute, type
+
+    def string(self, cursor: Cursor) -> str:
+        return ""
+
+    def attribute(self, cursor: Cursor) -> Any:
+        cursor.unsigned()
+        return self._attribute
+
+    def type(self, cursor: Cursor) -> Any:
+        cursor.unsigned()
+        return self._type
+
+
+ZERO = b"\x01"
+
+
+@pytest.mark.parametrize(
+    ("code", "type"),
+    [(8, OtherType("i" + str(1 << 60))), (8, TupleType(())), (9, TupleType(()))],
+    ids=["width", "integer", "float"],
+)
+def test_numbers_of_no_type_of_numbers_are_data_loss(code: int, type: Any) -> None:
+    data = memoryview(bytes([code << 1 | 1]) + 2 * ZERO)
+    with pytest.raises(DataLoss, match="type"):
+        read_attribute("builtin", Cursor(data, "attributes"), Tables(type=type))
+
+
+@pytest.mark.parametrize(
+    ("code", "type"),
+    [(1, TupleType(())), (1, OtherType("x" * 65)), (25, TupleType(())), (24, TupleType(()))],
+    ids=["complex", "long", "unranked", "quantised"],
+)
+def test_elements_of_no_type_of_elements_are_data_loss(code: int, type: Any) -> None:
+    data = memoryview(bytes([code << 1 | 1]) + 3 * ZERO)
+    with pytest.raises(DataLoss, match="elements have a type"):
+        read_type("vhlo", Cursor(data, "types"), Tables(type=type))
+
+
+@pytest.mark.parametrize("code", [1, 11, 14, 22], ids=["dictionary", "file", "name", "range"])
+def test_names_that_are_no_strings_are_data_loss(code: int) -> None:
+    data = memoryview(bytes([code << 1 | 1]) + 3 * b"\x03")
+    with pytest.raises(DataLoss, match="a name is no string"):
+        read_attribute("builtin", Cursor(data, "attributes"), Tables(attribute=((),)))

@@ -9,8 +9,10 @@ Copies that are needed become ops here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from typing import cast
 
 from ingot.compiler.graph.ops import CONTROL, defined_symbols
@@ -367,19 +369,37 @@ class BlockPlan:
 
     def _copy_at_end(self, terminator: Op) -> None:
         """All copies at once, as it were: none writes over what another one still reads."""
-        waiting = list(self.copies)
+        waiting = dict(enumerate(self.copies))
+        sources = [self.homes.get(alias_root(value)) for value, _ in self.copies]
+        readers = Counter(sources)
+        writers: dict[Home | None, list[int]] = {}
+        for place, (_, home) in waiting.items():
+            writers.setdefault(home, []).append(place)
+
+        def is_free(place: int) -> bool:
+            home = waiting[place][1]
+            return readers[home] == (sources[place] is home)
+
+        def read(place: int) -> None:
+            """The copy reads its source no more, which may be written over from now on."""
+            readers[sources[place]] -= 1
+            for writer in writers.get(sources[place], ()):
+                if writer in waiting and writer != place and is_free(writer):
+                    heappush(free, writer)
+
+        free = [place for place in waiting if is_free(place)]
         while waiting:
-            sources = [self.homes.get(alias_root(value)) for value, _ in waiting]
-            free = [
-                place
-                for place, (_, home) in enumerate(waiting)
-                if all(other is not home for k, other in enumerate(sources) if k != place)
-            ]
             if not free:  # they go in a circle: one steps aside
-                value, home = waiting[0]
+                place = next(iter(waiting))
+                value, home = waiting[place]
                 aside = self._copy(value, self.memory.new(value))
                 self.owned[aside] = self.homes[aside]
-                waiting[0] = (aside, home)
+                waiting[place] = (aside, home)
+                read(place)
+                sources[place] = self.homes[aside]
+                readers[sources[place]] += 1
                 continue
-            value, home = waiting.pop(free[0])
+            place = heappop(free)
+            value, home = waiting.pop(place)
+            read(place)
             self._copy(value, home, terminator.location)

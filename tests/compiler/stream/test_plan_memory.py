@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.stream.ops import (
@@ -117,3 +119,12 @@ def test_init_keeps_its_results_and_reuses_the_rest() -> None:
     planned = stream.plan(kept, stream.dispatch(argument, shape=(64,)), name="init")
     assert places(planned) == [InSlab("arena", 0), InSlab("arena", 256), InSlab("arena", 0)]
     assert PlannedFunction.of(planned).slab_length == 512
+
+
+def test_a_value_that_is_returned_many_times_takes_time_for_each_alone() -> None:
+    stream = Stream(SHAPE)
+    value = stream.dispatch(stream.block.arguments[0])
+    start = time.process_time()
+    planned = stream.plan(*[value] * 2000)
+    assert time.process_time() - start < 5
+    assert places(planned) == [Named("result", 0)] + [Named("result", k) for k in range(1, 2000)]

@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _I1 = dtype("i1")
+_FEW_PARTS = 8  # of a concatenation
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,11 +342,17 @@ class Tracer:
             parts.append(self.trace(operand, (*indices[:axis], moved, *indices[axis + 1 :])))
             start = start + tensor_type(operand).shape[axis]
             ends.append(start)
-        node = parts[-1]
-        for end, part in zip(reversed(ends[:-1]), reversed(parts[:-1]), strict=True):
-            condition = InRange(_I1, indices[axis], 0, end)
-            node = Choose(type.dtype, (condition,), part, node)
-        return node
+
+        def choose(first: int, end: int) -> Node:
+            """The choice among some of the parts: of few, one after another; of many, by halves,
+            so that no place is asked often and nothing is nested deep."""
+            if end - first == 1:
+                return parts[first]
+            middle = first + 1 if end - first <= _FEW_PARTS else (first + end) // 2
+            condition = InRange(_I1, indices[axis], 0, ends[middle - 1])
+            return Choose(type.dtype, (condition,), choose(first, middle), choose(middle, end))
+
+        return choose(0, len(parts))
 
     def _unpack(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
         packed = self.trace(op.operands[0], (Index(),))

@@ -185,3 +185,22 @@ def test_one_divisor_for_all_elements_rounds_as_ieee_754_asks() -> None:
         numbers = ~np.isnan(expected)
         np.testing.assert_array_equal(np.isnan(got), ~numbers)
         np.testing.assert_array_equal(got.view("i4")[numbers], expected.view("i4")[numbers])
+
+
+@pytest.mark.parametrize(("axis", "count"), [(0, 180), (1, 10)])
+def test_many_parts_that_one_kernel_computes_are_put_together(axis: int, count: int) -> None:
+    def make(builder: Builder, x: Value) -> list[Value]:
+        parts = [
+            builder.value(
+                "slice",
+                builder.value("neg" if part % 2 else "abs", x),
+                start=(0, 0),
+                limit=(2, part % 3 + 1) if axis else (part % 3 + 1, 2),
+                stride=(1, 1),
+            )
+            for part in range(count)
+        ]
+        return [builder.op("concatenate", *parts, axis=axis)]
+
+    program = Program(build(make, ("f32", (3, 3))))
+    program.check(normal(3, 3))

@@ -21,11 +21,11 @@ LINES = {
     "compiler": 2480,
     "compiler/bundling": 720,
     "compiler/dispatch": 2190,
-    "compiler/frontends": 36560,
+    "compiler/frontends": 36600,
     "compiler/graph": 10670,
     "compiler/ir": 2270,
-    "compiler/kernels": 13960,
-    "compiler/stream": 1590,
+    "compiler/kernels": 14030,
+    "compiler/stream": 1610,
     "compiler/targets": 4400,
     "compiler/vm": 2610,
     "csrc": 100,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 114485
+IN_ALL = 114700
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -3,10 +3,11 @@ what config.json says of the method and by what tensors there are."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
+from ingot.compiler.frontends.automata import Automaton, compile_pattern, takes
 from ingot.compiler.frontends.checkpoint.codes import (
     ORDER,
     Awq,
@@ -18,6 +19,7 @@ from ingot.compiler.frontends.checkpoint.codes import (
     WrongPartsError,
     permutation,
 )
+from ingot.compiler.frontends.emitter import UnsupportedNode
 from ingot.compiler.frontends.gguf.blocks import parameter
 from ingot.compiler.frontends.gguf.configuration import shown
 from ingot.compiler.frontends.gguf.fields import Fields
@@ -195,7 +197,9 @@ def _gptq(config: Config) -> _Forms:
     def choose(module: str) -> Form:
         own = dict(config)
         for pattern, changes in rules.items():
-            if isinstance(changes, Mapping) and _matches(str(pattern).removeprefix("+:"), module):
+            if isinstance(changes, Mapping) and takes(
+                _automaton(str(pattern).removeprefix("+:")), module
+            ):
                 own |= changes
                 break
         bits = _number(own, "bits", _BITS)
@@ -205,12 +209,13 @@ def _gptq(config: Config) -> _Forms:
     return {Gptq: choose}
 
 
-def _matches(pattern: str, module: str) -> bool:
-    """Whether a pattern of a configuration is one for the module. WrongPartsError: it is none."""
+@cache
+def _automaton(pattern: str) -> Automaton:
+    """Of texts that begin with a match. WrongPartsError: the pattern is none."""
     try:
-        return re.match(pattern, module) is not None
-    except (re.error, RecursionError):
-        raise WrongPartsError(f"it has the pattern {shown(pattern)}") from None
+        return compile_pattern(f"(?:{pattern})(?s:.*)")
+    except (UnsupportedNode, UnicodeEncodeError):
+        raise WrongPartsError(f"it has the pattern {shown(pattern)}, which is not read") from None
 
 
 def _awq(config: Config) -> _Forms:
@@ -286,7 +291,7 @@ def _is_target(targets: Any, module: str) -> bool:
     """Whether a scheme is for the module by its name; classes are for all."""
     for each in targets if isinstance(targets, list) else []:
         pattern = str(each)
-        if pattern.startswith("re:") and _matches(pattern.removeprefix("re:"), module):
+        if pattern.startswith("re:") and takes(_automaton(pattern.removeprefix("re:")), module):
             return True
         if module == pattern:
             return True

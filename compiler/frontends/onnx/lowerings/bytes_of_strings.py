@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from onnx import TensorProto
 
-from ingot.compiler.frontends.onnx.automata import compile_pattern
+from ingot.compiler.frontends.automata import compile_pattern
 from ingot.compiler.frontends.onnx.lowerings.matching import (
     Marks,
     apart,

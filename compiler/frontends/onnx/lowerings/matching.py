@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.frontends.onnx.automata import KINDS, Automaton, kinds_of_bytes
+from ingot.compiler.frontends.automata import KINDS, Automaton, kinds_of_bytes
 from ingot.compiler.frontends.onnx.node import Node, shape_of
 from ingot.compiler.frontends.strings import flat, put_at
 from ingot.compiler.graph.builder import Builder

@@ -212,6 +212,8 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     method = {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}
     text = _refused(tmp_path, method)
     assert "'format' is 'nvfp4-pack-quantized'; those that can be read are: pack-quantized" in text
+    slow = {"(.*)*(.*)*(.*)*(.*)*x$": {"bits": 8}}  # as Python matches it, for years
+    assert "'bits' is 5" in _refused(tmp_path, {"bits": 5, "dynamic": slow})
     text = _refused(tmp_path, {"dynamic": {"[": {"bits": 8}}})
     assert "it has the pattern '['" in text
 

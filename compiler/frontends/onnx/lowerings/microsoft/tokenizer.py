@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.frontends.onnx.automata import compile_pattern
+from ingot.compiler.frontends.automata import compile_pattern
 from ingot.compiler.frontends.onnx.lowerings.matching import (
     Marks,
     apart,

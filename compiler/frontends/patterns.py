@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 
-from ingot.compiler.frontends.onnx.node import UnsupportedNode
+from ingot.compiler.frontends.emitter import UnsupportedNode
 from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["Characters", "Choice", "Condition", "Pattern", "Repeat", "Row", "parse_pattern"]

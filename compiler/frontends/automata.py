@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ingot.compiler.frontends.onnx.node import UnsupportedNode
-from ingot.compiler.frontends.onnx.patterns import (
+from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.patterns import (
     Characters,
     Choice,
     Condition,
@@ -22,7 +22,7 @@ from ingot.compiler.frontends.onnx.patterns import (
 )
 from ingot.compiler.ir.dataclass import dataclass
 
-__all__ = ["KINDS", "Automaton", "compile_pattern", "kinds_of_bytes"]
+__all__ = ["KINDS", "Automaton", "compile_pattern", "kinds_of_bytes", "takes"]
 
 _MOST_NODES = 50_000
 _MOST_STATES = 4096
@@ -62,6 +62,15 @@ def compile_pattern(text: str) -> Automaton:
     nodes = _Nodes()
     start = nodes.add(parse_pattern(text), nodes.new())
     return _determined(nodes, start)
+
+
+def takes(automaton: Automaton, text: str) -> bool:
+    """Whether the whole text is a match, in time that only its length decides."""
+    edge = KINDS.index("edge")
+    state = int(automaton.begins[edge])
+    for byte in text.encode("utf-8", "surrogatepass"):
+        state = int(automaton.following[state, automaton.classes[byte]])
+    return bool(automaton.accepts[state, edge])
 
 
 class _Nodes:

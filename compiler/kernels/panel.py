@@ -16,7 +16,7 @@ from functools import partial, reduce
 
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, ceildiv
+from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of, lanes_of
 from ingot.compiler.kernels.register_tile import PANEL, TileShape, multiply_add
 from ingot.hal.spec import DType, dtype
@@ -24,8 +24,10 @@ from ingot.hal.spec import DType, dtype
 __all__ = [
     "AHEAD",
     "Turn",
+    "asking",
     "interleaved",
     "interleaved_length",
+    "is_long",
     "panel_lines",
     "shift_out",
     "unpack_panels",
@@ -38,6 +40,9 @@ AHEAD = 8192
 """Bytes from a line that few rows meet to the one that is asked for meanwhile. The processor's own
 prefetching does not keep up: 8 rows x 2048 x 32768, Q4_0 and bytes: 3.6 ms, with 1, 2, 4 and 8 KB
 2.8, 2.3, 1.9 and 1.8; one row 1.00 and .83."""
+
+LONG = 128 << 10
+"""Bytes of a weight from which it is taken to come from farther than L2 at every call."""
 
 SOME_TURNS = 6
 """Stands for a count of turns that only the call knows: with fewer of them not all is asked for."""
@@ -77,7 +82,7 @@ def panel_lines(
     lines = builder.dim(ceildiv(depth, steps))
     length = builder.mul(lines, PANEL)
     bases = [builder.mul(builder.add(panel, j), length) for j in range(tile.panels)]
-    ask = _asking(builder, memory, builder.add(panel, tile.panels), lines, tile, turn)
+    ask = asking(builder, memory, builder.add(panel, tile.panels), lines, tile, turn)
 
     def line(k: Index, vector: int) -> Value:
         step = builder.add(start, k)
@@ -95,7 +100,13 @@ def panel_lines(
     return line
 
 
-def _asking(
+def is_long(dtype: DType, depth: Dim, columns: Dim) -> bool:
+    """Whether a weight is known to be so long that it is worth asking for it ahead."""
+    length = product((depth, columns, dtype.bytes))
+    return isinstance(length, int) and length >= LONG
+
+
+def asking(
     b: LoopBuilder, memory: Value, panel: Index, lines: Index, tile: TileShape, turn: Turn | None
 ) -> Callable[[Index], None]:
     """Asks at line k of a turn for the part of the panels from `panel` on that falls to it.

@@ -1,18 +1,18 @@
 """An entry around one conv_winograd, as schedules see it: shapes, transforms, epilogue.
 
-A tile is 4x4 results made of 6x6 inputs of each frame under it. The transforms work on vectors of
-features or columns, `lanes` at a time. This file chooses nothing.
+A tile is 4x4 results made of 6x6 inputs of each frame under it, or 2x2 made of 4x4. The transforms
+work on vectors of features or columns, `lanes` at a time. This file chooses nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ingot.compiler.graph.forms.winograd import OUTPUT, POINTS
+from ingot.compiler.graph.forms.winograd import BY_PLACES
 from ingot.compiler.graph.ops import ConvWinograd
 from ingot.compiler.ir import Function, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product
+from ingot.compiler.ir.dims import Dim, ceildiv, known_dim, known_dims, product
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
 from ingot.compiler.kernels.epilogue import Epilogue, Position
 from ingot.compiler.kernels.kernel import Kernel
@@ -40,7 +40,8 @@ class WinogradEntry:
 
     def __init__(self, function: Function, lanes: int) -> None:
         root = root_of(function)
-        x, result = tensor_type(root.operands[0]), tensor_type(root.result)
+        x, u = (tensor_type(operand) for operand in root.operands)
+        result = tensor_type(root.result)
         self.function = function
         self.b = LoopBuilder()
         self.epilogue = Epilogue(self.b, function, root)
@@ -49,13 +50,15 @@ class WinogradEntry:
         self.u = self.b.binding(self.ordinals[1], F32)
         self.features, n = known_dims((x.shape[-1], result.shape[-1]))
         is_deep = x.rank == 5
-        self.taps = ConvWinograd.of(root).taps(x, tensor_type(root.operands[1]))
+        self.taps = ConvWinograd.of(root).taps(x, u)
         """Frames under a result, 1 without a depth."""
         before = known_dims(before for before, _ in ConvWinograd.of(root).padding)
         self.front, self.top, self.left = before if is_deep else (0, *before)
         self.panels = n // PANEL
         self.lanes = lanes
-        rows, columns = (ceildiv(size, OUTPUT) for size in result.shape[-3:-1])
+        self.form = BY_PLACES[known_dim(u.shape[0])]
+        self.size, self.places = self.form.input, self.form.places
+        rows, columns = (ceildiv(size, self.form.output) for size in result.shape[-3:-1])
         self.tiles = x.shape[0] * rows * columns
         """Those of a frame of all images."""
         self.direct = 18 * product(result.shape) * self.features * self.taps
@@ -75,8 +78,8 @@ class WinogradEntry:
         row = b.div(number, self.across)
         return Tile(
             b.div(row, self.tall),
-            b.mul(b.rem(row, self.tall), OUTPUT),
-            b.mul(b.rem(number, self.across), OUTPUT),
+            b.mul(b.rem(row, self.tall), self.form.output),
+            b.mul(b.rem(number, self.across), self.form.output),
         )
 
     def under(self, frame: Index, tap: Index) -> tuple[Index, Value | None]:
@@ -122,8 +125,12 @@ class WinogradEntry:
     def forward(self, d: Sequence[Value]) -> Vectors:
         """B^T d, with what rows of opposite points share computed once."""
         b = self.b
+        if self.form.output == 2:
+            pairs = (("sub", 2, 0), ("add", 1, 2), ("sub", 2, 1), ("sub", 3, 1))
+            return [b.op(name, d[i], d[j]) for name, i, j in pairs]
         results = [self.plus(-2.5, d[2], b.op("add", d[0], d[4]))]
-        for point, other in ((POINTS[1], POINTS[3]), (POINTS[3], POINTS[1])):
+        near, far = self.form.points[1], self.form.points[3]
+        for point, other in ((near, far), (far, near)):
             even = self.plus(-other * other, d[2], d[4])
             odd = self.times(point, self.plus(-other * other, d[1], d[3]))
             results += [b.op("add", even, odd), b.op("sub", even, odd)]
@@ -134,7 +141,7 @@ class WinogradEntry:
         b = self.b
         tests = []
         for index, bound in ((row, self.out_height), (column, self.out_width)):
-            if not isinstance(bound, int) or bound % OUTPUT:
+            if not isinstance(bound, int) or bound % self.form.output:
                 tests.append(b.compare("lt", index, bound))
         store: Callable[[], None] = lambda: self.epilogue.store(value, place)  # noqa: E731
         if not tests:
@@ -145,7 +152,10 @@ class WinogradEntry:
     def backward(self, m: Sequence[Value]) -> Vectors:
         """A^T m."""
         b = self.b
-        near, far = POINTS[1], POINTS[3]
+        if self.form.output == 2:
+            total = b.op("add", m[0], b.op("add", m[1], m[2]))
+            return [total, b.op("add", b.op("sub", m[1], m[2]), m[3])]
+        near, far = self.form.points[1], self.form.points[3]
         near_sum, near_difference = b.op("add", m[1], m[2]), b.op("sub", m[1], m[2])
         far_sum, far_difference = b.op("add", m[3], m[4]), b.op("sub", m[3], m[4])
         return [

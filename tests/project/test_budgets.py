@@ -22,9 +22,9 @@ LINES = {
     "compiler/bundling": 720,
     "compiler/dispatch": 2190,
     "compiler/frontends": 36600,
-    "compiler/graph": 10670,
+    "compiler/graph": 10705,
     "compiler/ir": 2270,
-    "compiler/kernels": 14030,
+    "compiler/kernels": 14100,
     "compiler/stream": 1610,
     "compiler/targets": 4400,
     "compiler/vm": 2610,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 114700
+IN_ALL = 114815
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

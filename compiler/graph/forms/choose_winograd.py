@@ -1,11 +1,12 @@
-"""Gives 3x3 and 3x3x3 convolutions to Winograd's F(4, 3) where that takes far fewer products.
+"""Gives 3x3 and 3x3x3 convolutions to Winograd's F(4, 3) where that takes far fewer products, or to
+F(2, 3) where few tiles share long weights.
 
 Of a window with a depth, of any size, these are the last two dims. Only with stride 1 and a weight
 that is known before the first call. Images whose size is known only at the call are taken to be
 large. The weight is transformed and packed by plain ops, f32[36, panels, depth * features, 16],
-four times as many numbers as before: `split_init` moves that to load time. Narrow floats are
-widened first, products summed in f32, so that a result is rounded once, as by the
-direct sum. Errors stay near those of that: tests gate them.
+four times as many numbers as before, or [16, ...], 16/9 as many: `split_init` moves that to load
+time. Narrow floats are widened first, products summed in f32, so that a result is rounded once, as
+by the direct sum. Errors stay near those of that: tests gate them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import numpy as np
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.pack_weights import is_channels_last
 from ingot.compiler.graph.forms.round_rows import precision_of
-from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT, WINDOW, weight_matrix
+from ingot.compiler.graph.forms.winograd import FORMS, WINDOW, Winograd
 from ingot.compiler.graph.ops import PANEL, Convolution
 from ingot.compiler.graph.rewriter import rewrite, weights_of
 from ingot.compiler.ir import Module, Op, TensorType, Value
-from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product
+from ingot.compiler.ir.dims import Dim, ceildiv, known_dim, known_dims, product
 from ingot.hal.spec import dtype
 
 __all__ = ["choose_winograd"]
@@ -47,25 +48,59 @@ _GAIN = {"f32": 0.5, "int8": 0.5, "bf16": 0.25, "f16": 0.25}
 64 features of 7 x 7 take 10 us, the direct sum 20; of 56 x 56, 350 and 1069. Sums of bf16 take half
 as long, and read an eighth of the weights: 512 of 7 x 7 take 740 us, Winograd's way 1450."""
 
+_LONG = 1 << 20
+"""Bytes of weights transformed for F(4, 3) from which they are read from L3 or memory by every
+call."""
+
+_READ = 12
+"""Products in whose time one of these is read: a core with AVX-512 makes 60 to 120 products a ns,
+and reads 3 to 8 weights. One thread, in ResNet-50, with F(4, 3) and F(2, 3): 256 features of
+14 x 14 take 1050 and 880 us, 512 of 7 x 7 2950 and 1650, the direct sum 2070."""
+
+_LONG_GAIN = {"f32": 0.9, "int8": 0.9}
+"""What may be left of the direct sum's products and reads, by precision."""
+
 
 def choose_winograd(module: Module) -> Module:
     """Rewrite the convolutions of every function; returns the module."""
-    gain = _GAIN[precision_of(module)]
+    precision = precision_of(module)
     for function in module.functions.values():
         weights = weights_of(function)
 
         def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
-            if op.name != "convolution" or op.operands[1] not in weights or not _pays(op, gain):
+            if op.name != "convolution" or op.operands[1] not in weights:
                 return None
-            return [_winograd(op, builder)]
+            form = _choose_form(op, precision)
+            return None if form is None else [_winograd(op, builder, form)]
 
         rewrite(function.block, rule)
     return module
 
 
-def _pays(op: Op, gain: float) -> bool:
-    x, w = (tensor_type(operand) for operand in op.operands)
-    result = tensor_type(op.result)
+def _choose_form(op: Op, precision: str) -> Winograd | None:
+    """The form that takes the least time, None where that is the direct sum."""
+    if not _can_be_tiled(op):
+        return None
+    x, w, result = map(tensor_type, (*op.operands, op.result))
+    sizes = (*x.shape, *result.shape)
+    length = FORMS[0].places * product((*w.shape[:-4], *w.shape[-2:])) * dtype("f32").bytes
+    is_long = isinstance(length, int) and length >= _LONG and x.dtype is dtype("f32")
+    gain = _LONG_GAIN.get(precision)
+    if not is_long or gain is None or not all(isinstance(size, int) for size in sizes):
+        form, read, gain = FORMS[0], 0, _GAIN[precision]
+    else:
+        read = _READ
+        form = min(FORMS, key=lambda form: _share(result, form, _READ))
+    tiles = _tiles(result, form.output)
+    least = max(_TILES[x.dtype.name], _TILES_OF_FRAMES if x.rank == 5 else 1)
+    if isinstance(tiles, int) and tiles < least:
+        return None
+    share = _share(result, form, read)
+    return form if share <= gain else None
+
+
+def _can_be_tiled(op: Op) -> bool:
+    x, w, result = map(tensor_type, (*op.operands, op.result))
     if x.dtype.name not in _TILES or w.dtype is not x.dtype or result.dtype is not x.dtype:
         return False
     convolution = Convolution.of(op)
@@ -80,37 +115,47 @@ def _pays(op: Op, gain: float) -> bool:
     depth = product((*w.shape[:-4], w.shape[-2]))
     if not isinstance(depth, int) or depth > _DEPTH:
         return False
-    return _leaves_few_products(op, x, result, gain)
+    return _gives_rows(x, result, convolution, w)
 
 
-def _leaves_few_products(op: Op, x: TensorType, result: TensorType, gain: float) -> bool:
-    """Whether at most `gain` of them are left, and tiles enough share the weights."""
-    window = tensor_type(op.operands[1]).shape
-    left: float = 1.0
-    tiles: Dim = result.shape[0]
-    sizes = zip(x.shape[1:-1], result.shape[1:-1], Convolution.of(op).padding, window, strict=False)
-    for axis, (size, out, pair, taps) in enumerate(sizes):
-        tile = 1 if axis < x.rank - 4 else OUTPUT
+def _gives_rows(
+    x: TensorType, result: TensorType, convolution: Convolution, window: TensorType
+) -> bool:
+    """Whether the padding is known, and an image without rows has no results."""
+    sizes = zip(x.shape[1:-1], result.shape[1:-1], convolution.padding, window.shape, strict=False)
+    for size, out, pair, taps in sizes:
         pads = [pad for pad in pair if isinstance(pad, int) and pad >= 0]
         if len(pads) != len(pair):
             return False
         if isinstance(size, int) and isinstance(out, int):
             if size <= 0 or out <= 0:
                 return False
-            tiles *= -(-out // tile)
         elif sum(pads) >= known_dim(taps):
-            return False  # an image without rows would give some
-        else:
-            tiles *= out
-        if tile == OUTPUT:
-            part = -(-out // OUTPUT) / out if isinstance(out, int) else 1 / OUTPUT
-            left *= part * INPUT / WINDOW
-    least = max(_TILES[x.dtype.name], _TILES_OF_FRAMES if x.rank == 5 else 1)
-    few = isinstance(tiles, int) and tiles < least
-    return left <= gain and not few
+            return False
+    return True
 
 
-def _winograd(op: Op, builder: Builder) -> Value:
+def _tiles(result: TensorType, output: int) -> Dim:
+    """Tiles of all images and frames."""
+    rows = [ceildiv(size, output) for size in result.shape[-3:-1]]
+    return product((*result.shape[:-3], *rows))
+
+
+def _share(result: TensorType, form: Winograd, read: int) -> float:
+    """Products and reads of weights that are left of the direct sum's. A size that is known only at
+    the call is taken to be large."""
+    pixels: float = 1.0
+    tiles: float = 1.0
+    for size in result.shape[-3:-1]:
+        out = size if isinstance(size, int) else form.output
+        pixels, tiles = pixels * out, tiles * -(-out // form.output)
+    images = product(result.shape[:-3])
+    count = images if isinstance(images, int) and read else 1
+    direct = WINDOW**2 * (count * pixels + read)
+    return form.places * (count * tiles + read) / direct
+
+
+def _winograd(op: Op, builder: Builder, form: Winograd) -> Value:
     x, w = op.operands
     *taps, _, _, features, n = known_dims(tensor_type(w).shape)
     first = len(taps)
@@ -122,7 +167,7 @@ def _winograd(op: Op, builder: Builder) -> Value:
     panels = builder.value("transpose", panels, permutation=order)
     features *= math.prod(taps)
     flat = builder.value("reshape", panels, shape=(WINDOW**2, features * n))
-    ahead = weight_matrix()
+    ahead = form.weight_matrix
     both = builder.constant(np.kron(ahead, ahead).astype(np.float32))
     u = builder.value(
         "dot_general",
@@ -134,5 +179,5 @@ def _winograd(op: Op, builder: Builder) -> Value:
         rhs_contract=(0,),
         dtype=dtype("f32"),
     )
-    u = builder.value("reshape", u, shape=(INPUT * INPUT, n // PANEL, features, PANEL))
+    u = builder.value("reshape", u, shape=(form.places, n // PANEL, features, PANEL))
     return builder.value("conv_winograd", x, u, padding=Convolution.of(op).padding, n=n)

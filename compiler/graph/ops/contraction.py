@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-from ingot.compiler.graph.forms.winograd import INPUT, WINDOW
+from ingot.compiler.graph.forms.winograd import BY_PLACES, FORMS, WINDOW
 from ingot.compiler.graph.ops.reduction import check_positive, window_dim
 from ingot.compiler.graph.ops.shape import can_broadcast, check_axes
 from ingot.compiler.graph.ops.table import OpRow, RuleError, dims_text, register, require
@@ -405,9 +405,9 @@ class ConvPacked(Attributes):
 
 @dataclass(frozen=True)
 class ConvWinograd(Attributes):
-    """Convolution of [batch, height, width, features] with a 3x3 window, by Winograd's F(4, 3), or
-    of [batch, depth, height, width, features] with one of [taps, 3, 3]: u is the transformed
-    weight, [36, panels, taps * features, 16], in the dtype of sums."""
+    """Convolution of [batch, height, width, features] with a 3x3 window, by Winograd's F(4, 3) or
+    F(2, 3), or of [batch, depth, height, width, features] with one of [taps, 3, 3]: u is the
+    transformed weight, [36 or 16, panels, taps * features, 16], in the dtype of sums."""
 
     padding: Pairs = field(metadata=by_operands(_no_padding))
     n: int
@@ -417,7 +417,8 @@ class ConvWinograd(Attributes):
         sums = "f64" if x.dtype.bytes == 8 else "f32"
         require(u.dtype.name == sums, f"u is {u}, expected the dtype of sums, {sums}")
         taps = self.taps(x, u) if u.rank == 4 else 1
-        wanted = (INPUT * INPUT, ceildiv(self.n, PANEL), taps * x.shape[-1], PANEL)
+        form = next((BY_PLACES[dim] for dim in u.shape[:1] if dim in BY_PLACES), FORMS[0])
+        wanted = (form.places, ceildiv(self.n, PANEL), taps * x.shape[-1], PANEL)
         require(u.shape == wanted, f"u is {u}, expected {TensorType(u.dtype, wanted)}")
         ones, window = (1,) * (x.rank - 2), (taps, WINDOW, WINDOW)[5 - x.rank :]
         spatial = _spatial_dims(x.shape[1:-1], window, ones, self.padding, ones, ones)

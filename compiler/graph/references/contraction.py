@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT, WINDOW, input_matrix, output_matrix
+from ingot.compiler.graph.forms.winograd import BY_PLACES, WINDOW
 from ingot.compiler.graph.ops.contraction import code_planes, parse_layout
 from ingot.compiler.graph.references.numbers import Array, dtype_of, narrow, quiet, widen
 from ingot.compiler.graph.references.reduction import spread_and_pad, windows_of
@@ -213,7 +213,7 @@ def _conv_packed(
 
 @quiet
 def _conv_winograd(x: Array, u: Array, *, padding: tuple[tuple[int, int], ...], n: int) -> Array:
-    """Tiles of 6x6 inputs, transformed, multiplied per place, transformed back, in f64."""
+    """Tiles of 6x6 or 4x4 inputs, transformed, multiplied per place, transformed back, in f64."""
     if x.ndim == 5:  # frames under a window, side by side as features
         front, taps = padding[0], u.shape[2] // x.shape[-1]
         frames = sliding_window_view(np.pad(x, ((0, 0), front, *[(0, 0)] * 3)), taps, axis=1)
@@ -222,19 +222,21 @@ def _conv_winograd(x: Array, u: Array, *, padding: tuple[tuple[int, int], ...], 
         )
         result = _conv_winograd(images, u, padding=padding[1:], n=n)
         return result.reshape((*frames.shape[:2], *result.shape[1:]))
+    form = BY_PLACES[u.shape[0]]
+    size, step = form.input, form.output
     wide = np.pad(x.astype(np.float64), ((0, 0), *padding, (0, 0)))
     height, width = wide.shape[1] - WINDOW + 1, wide.shape[2] - WINDOW + 1
-    tall, across = -(-height // OUTPUT), -(-width // OUTPUT)
-    more = [(0, tall * OUTPUT - height), (0, across * OUTPUT - width)]
+    tall, across = -(-height // step), -(-width // step)
+    more = [(0, tall * step - height), (0, across * step - width)]
     wide = np.pad(wide, ((0, 0), *more, (0, 0)))
-    windows = sliding_window_view(wide, (INPUT, INPUT), axis=(1, 2))
-    tiles = windows[:, ::OUTPUT, ::OUTPUT]  # [batch, tall, across, features, 6, 6]
-    ahead = input_matrix() @ tiles @ input_matrix().T
-    weight = np.transpose(u.astype(np.float64), (0, 2, 1, 3)).reshape(INPUT, INPUT, x.shape[-1], -1)
+    windows = sliding_window_view(wide, (size, size), axis=(1, 2))
+    tiles = windows[:, ::step, ::step]  # [batch, tall, across, features, size, size]
+    ahead = form.input_matrix @ tiles @ form.input_matrix.T
+    weight = np.transpose(u.astype(np.float64), (0, 2, 1, 3)).reshape(size, size, x.shape[-1], -1)
     products = np.einsum("btacij,ijcn->btanij", ahead, weight[..., :n])
-    back = output_matrix() @ products @ output_matrix().T
+    back = form.output_matrix @ products @ form.output_matrix.T
     image = np.transpose(back, (0, 1, 4, 2, 5, 3)).reshape(
-        (x.shape[0], tall * OUTPUT, across * OUTPUT, n)
+        (x.shape[0], tall * step, across * step, n)
     )
     return narrow(image[:, :height, :width], dtype_of(x))
 

@@ -1,11 +1,11 @@
-"""3x3 convolution by Winograd's F(4, 3) for work-groups, in one kernel.
+"""3x3 convolution by Winograd's F(4, 3) or F(2, 3) for work-groups, in one kernel.
 
-A group makes 16 tiles of 4x4 results for a panel of columns. Four items have each of the
-36 places of a transformed tile: they multiply its 16 tiles with their four columns and
+A group makes 16 tiles of 4x4 or 2x2 results for a panel of columns. Four items have each of the
+36 or 16 places of a transformed tile: they multiply its 16 tiles with their four columns and
 keep the sums to the end. A step takes a few features: the items transform the inputs of
 the tiles into local memory, and the weights, which no two items share, come straight from
 the panels. At the end the sums go back through local memory, four tiles at a time, and
-each item transforms one column of a tile and runs the epilogue on its 16 results.
+each item transforms one column of a tile and runs the epilogue on its results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.epilogue import Position
@@ -30,10 +29,8 @@ from ingot.hal.spec import dtype
 __all__ = ["GroupWinogradSchedule", "lower_winograd"]
 
 F32 = dtype("f32")
-PLACES = INPUT * INPUT
 TILES = 16
 QUARTERS = PANEL // LANES
-ITEMS = PLACES * QUARTERS
 PITCH = TILES + LANES
 """Elements from feature to feature in local memory: items that transform neighbouring
 features meet different banks."""
@@ -67,12 +64,13 @@ class _Winograd(WinogradEntry):
     def __init__(self, function: Function, step: int) -> None:
         super().__init__(function, 1)
         self.step = step
+        self.items = self.places * QUARTERS
         b = self.b
         self.quarter, self.place = b.local_id(0), b.local_id(1)
         self.item = b.add(b.mul(self.place, QUARTERS), self.quarter)
         self.first, self.panel = b.mul(b.workgroup(0), TILES), b.workgroup(1)
         self.inputs = self.products = b.local(0, F32)
-        length = max(PLACES * step * PITCH, PLACES * ROUND * PANEL) * F32.bytes
+        length = max(self.places * step * PITCH, self.places * ROUND * PANEL) * F32.bytes
         self.local_length = length
 
     def lower(self) -> Kernel:
@@ -94,7 +92,7 @@ class _Winograd(WinogradEntry):
             (self.tiles, self.panels, self.frames),
             (TILES, 1, 1),
             GroupWinogradSchedule(TILES, QUARTERS, self.step),
-            local_size=(QUARTERS, PLACES, 1),
+            local_size=(QUARTERS, self.places, 1),
             local_length=self.local_length,
         )
 
@@ -114,15 +112,15 @@ class _Winograd(WinogradEntry):
         b = self.b
         return self.tile(b.min(b.add(self.first, number), b.sub(b.dim(self.tiles), 1)))
 
-    # Inputs: [36][features of a step][tiles], rows of tiles PITCH elements apart.
+    # Inputs: [places][features of a step][tiles], rows of tiles PITCH elements apart.
 
     def _transform(self, feature: Index, tap: Index) -> None:
         """B^T d B of all tiles for the step's features."""
         b, count = self.b, TILES * self.step
-        for first in range(0, count, ITEMS):
+        for first in range(0, count, self.items):
             number = b.add(self.item, first)
             body = partial(self._transform_one, feature, tap, number)
-            if first + ITEMS <= count:
+            if first + self.items <= count:
                 body()
             else:
                 b.if_(b.compare("lt", number, count), body)
@@ -142,19 +140,19 @@ class _Winograd(WinogradEntry):
             live = is_there if live is None else b.op("and", live, is_there)
         tile = replace(tile, image=b.add(b.mul(tile.image, self.depth), frame))
         lines = [self.forward(line) for line in self._load_tile(tile, feature, live)]
-        for j in range(INPUT):
+        for j in range(self.size):
             for i, value in enumerate(self.forward([line[j] for line in lines])):
-                at = b.add(b.mul(b.add((i * INPUT + j) * self.step, step), PITCH), place)
+                at = b.add(b.mul(b.add((i * self.size + j) * self.step, step), PITCH), place)
                 b.store(self.inputs, at, value)
 
     def _load_tile(self, tile: Tile, feature: Index, live: Value | None) -> list[Vectors]:
-        """The 6x6 inputs of a tile, zero outside the image and where not `live`."""
+        """The inputs of a tile, zero outside the image and where not `live`."""
         b, zero = self.b, self.b.constant(0.0, F32)
         top, left = b.sub(tile.row, self.top), b.sub(tile.column, self.left)
-        columns = [self.clip(b.add(left, j), self.width, True) for j in range(INPUT)]
+        columns = [self.clip(b.add(left, j), self.width, True) for j in range(self.size)]
         image = b.mul(tile.image, self.height)
         lines = []
-        for i in range(INPUT):
+        for i in range(self.size):
             row, inside_row = self.clip(b.add(top, i), self.height, True)
             base = b.mul(b.add(image, row), self.width)
             assert inside_row is not None
@@ -194,7 +192,7 @@ class _Winograd(WinogradEntry):
             loop.yield_(*following)
         return loop.results
 
-    # Results. Products in local memory: [36][tiles of a round][columns].
+    # Results. Products in local memory: [places][tiles of a round][columns].
 
     def _put_back(self, sums: Sequence[Value]) -> None:
         b = self.b
@@ -218,13 +216,15 @@ class _Winograd(WinogradEntry):
         """The item's column of one tile."""
         b = self.b
         lines = []
-        for j in range(INPUT):
-            places = [b.add((i * INPUT + j) * ROUND * PANEL, self.item) for i in range(INPUT)]
+        for j in range(self.size):
+            places = [
+                b.add((i * self.size + j) * ROUND * PANEL, self.item) for i in range(self.size)
+            ]
             lines.append(self.backward([b.load(self.products, at) for at in places]))
         column = b.add(b.mul(self.panel, PANEL), b.rem(self.item, PANEL))
         image = b.add(b.mul(tile.image, self.out_depth), b.workgroup(2))
         images = b.mul(image, self.out_height)
-        for i in range(OUTPUT):
+        for i in range(self.form.output):
             row = b.add(tile.row, i)
             base = b.mul(b.add(images, row), self.out_width)
             for j, value in enumerate(self.backward([line[i] for line in lines])):

@@ -1,29 +1,30 @@
-"""Kernels for conv_winograd: 3x3 convolution by Winograd's F(4, 3).
+"""Kernels for conv_winograd: 3x3 convolution by Winograd's F(4, 3) or F(2, 3).
 
-A workgroup takes some tiles (4x4 results each), which follow each other through all images,
-and some panels. It transforms the 6x6 inputs of its tiles into scratch, 36 matrices [tiles,
+A workgroup takes some tiles (4x4 or 2x2 results each), which follow each other through all images,
+and some panels. It transforms the inputs of its tiles into scratch, 36 or 16 matrices [tiles,
 features]; then, a few panels at a time, multiplies each with its own weight matrix by the
-register tile of all contractions, transforms the 36 products of a tile back, and runs the
-epilogue on its 16 results. Inputs outside the image are zero; tiles that lie inside need no
+register tile of all contractions, transforms the products of a tile back, and runs the
+epilogue on its results. Inputs outside the image are zero; tiles that lie inside need no
 test.
 
 With a depth a workgroup takes the same tiles of some frames, which follow each other, and
-transforms those of all frames under them once: 36 matrices [frames, tiles, features], where a tap
+transforms those of all frames under them once: matrices [frames, tiles, features], where a tap
 of the window along the depth is as many rows further on as there are tiles.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from ingot.compiler.graph.forms.winograd import INPUT, OUTPUT
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, modulo
 from ingot.compiler.kernels.epilogue import Position
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index
+from ingot.compiler.kernels.panel import Turn, asking
 from ingot.compiler.kernels.register_tile import (
     PANEL,
     TileShape,
@@ -42,7 +43,6 @@ from ingot.hal.spec import dtype
 __all__ = ["WinogradSchedule", "lower_winograd"]
 
 F32 = dtype("f32")
-PLACES = INPUT * INPUT
 SCRATCH_LENGTH = 512 << 10
 """Bytes of transformed inputs and products of a workgroup, about: half of L2. 64 features of
 56 x 56 take 368 us with AVX-512, with a quarter of it 372, with 1 MB 396."""
@@ -60,7 +60,7 @@ known: the inputs are transformed once for so many."""
 
 @dataclass(frozen=True)
 class WinogradSchedule:
-    """Register tile, and the 4x4 tiles, frames and panels of a workgroup."""
+    """Register tile, and the tiles, frames and panels of a workgroup."""
 
     tile: TileShape
     tiles: int
@@ -106,7 +106,7 @@ class _Winograd(WinogradEntry):
     def _length(self, frames: int, columns: int) -> int:
         """Bytes of scratch for a tile of some frames."""
         features = (frames + self.taps - 1) * self.features
-        return PLACES * (features + frames * columns * PANEL) * F32.bytes
+        return self.places * (features + frames * columns * PANEL) * F32.bytes
 
     def _choose_frames(self, columns: int) -> int:
         """Frames of a workgroup: evenly split, where their count is known."""
@@ -162,14 +162,14 @@ class _Winograd(WinogradEntry):
             return start, block
         return start, b.min(b.sub(b.dim(whole), start), block)
 
-    # Scratch: transformed inputs [36][frames][tiles][features], products [36][frames][tiles]
-    # [columns].
+    # Scratch: transformed inputs [places][frames][tiles][features], products [places][frames]
+    # [tiles][columns].
 
     def _products_offset(self) -> int:
-        return PLACES * self.read * self.features * 4
+        return self.places * self.read * self.features * 4
 
     def _products_length(self) -> int:
-        return PLACES * self.made * self.schedule.tile.panels * PANEL * 4
+        return self.places * self.made * self.schedule.tile.panels * PANEL * 4
 
     # Transform of the inputs.
 
@@ -192,7 +192,7 @@ class _Winograd(WinogradEntry):
 
     def _inside(self, start: Index, bound: Index) -> Value:
         b = self.b
-        end = b.add(start, INPUT)
+        end = b.add(start, self.size)
         return b.op("and", b.compare("ge", start, 0), b.compare("le", end, bound))
 
     def _tile_inputs(
@@ -206,8 +206,8 @@ class _Winograd(WinogradEntry):
     ) -> None:
         """B^T d B of one tile, all features."""
         b = self.b
-        rows = [self.clip(b.add(row, i), self.height, clipped) for i in range(INPUT)]
-        columns = [self.clip(b.add(column, i), self.width, clipped) for i in range(INPUT)]
+        rows = [self.clip(b.add(row, i), self.height, clipped) for i in range(self.size)]
+        columns = [self.clip(b.add(column, i), self.width, clipped) for i in range(self.size)]
         zero = b.constant(0.0, F32, self.lanes)
         memory = b.scratch(0, F32)
         with b.for_(0, self.features, self.lanes) as loop:
@@ -224,9 +224,9 @@ class _Winograd(WinogradEntry):
                         value = b.op("select", both, value, zero)
                     line.append(value)
                 lines.append(self.forward(line))
-            for j in range(INPUT):
+            for j in range(self.size):
                 for i, value in enumerate(self.forward([line[j] for line in lines])):
-                    at = b.mul(b.add(tile, (i * INPUT + j) * self.read), self.features)
+                    at = b.mul(b.add(tile, (i * self.size + j) * self.read), self.features)
                     b.store(memory, b.add(at, loop.index), value)
 
     # Products.
@@ -236,12 +236,12 @@ class _Winograd(WinogradEntry):
         count = b.mul(self.live, self.count)
         known = count % shape.rows if isinstance(count, int) else None
         tails = tail_heights(shape.rows, known)
-        with b.for_(0, PLACES) as loop:
+        with b.for_(0, self.places) as loop:
             place = loop.index
 
             def body(height: int, first: Index, _: list[Value]) -> tuple[()]:
                 tile = TileShape(height, shape.vectors, shape.lanes)
-                self._multiply(place, first, panel, tile)
+                self._multiply(place, first, panel, tile, shape.rows)
                 return ()
 
             for_row_tiles(b, count, (shape.rows, *tails), body)
@@ -251,7 +251,9 @@ class _Winograd(WinogradEntry):
             at = b.add(b.mul(frames.index, self.count), loop.index)
             self._tile_results(replace(tile, image=image), at, panel, shape)
 
-    def _multiply(self, place: Index, first: Index, panel: Index, tile: TileShape) -> None:
+    def _multiply(
+        self, place: Index, first: Index, panel: Index, tile: TileShape, block_rows: int
+    ) -> None:
         b = self.b
         inputs = b.scratch(0, F32)
         products = b.scratch(self._products_offset(), F32)
@@ -262,6 +264,8 @@ class _Winograd(WinogradEntry):
             for j in range(tile.panels)
         ]
 
+        ask = self._asker(place, first, panel, tile, block_rows)
+
         def add_tap(sums: list[Value], tap: Index) -> list[Value]:
             start = b.add(row, b.mul(tap, b.mul(self.count, self.features)))
             step = b.mul(tap, self.features)
@@ -270,6 +274,8 @@ class _Winograd(WinogradEntry):
                 return b.load(inputs, b.add(b.add(start, i * self.features), k))
 
             def right(k: Index, vector: int) -> Value:
+                if vector == 0 and ask is not None:
+                    ask(b.add(step, k))
                 at = b.add(lines[vector // per_panel], b.mul(b.add(step, k), PANEL))
                 return b.load(self.u, b.add(at, vector % per_panel * tile.lanes), tile.lanes)
 
@@ -288,6 +294,20 @@ class _Winograd(WinogradEntry):
             i, vector = divmod(number, tile.vectors)
             b.store(products, b.add(at, i * width + vector * tile.lanes), value)
 
+    def _asker(
+        self, place: Index, first: Index, panel: Index, tile: TileShape, height: int
+    ) -> Callable[[Index], None] | None:
+        """Asks for the weights of the next place, behind the last one those of the next columns, if
+        L2 does not hold all."""
+        b, depth = self.b, self.taps * self.features
+        if self.places * self.panels * depth * PANEL * F32.bytes <= SCRATCH_LENGTH:
+            return None
+        following = b.add(b.mul(b.add(place, 1), self.panels), panel)
+        is_last = b.compare("eq", place, self.places - 1)
+        following = b.op("select", is_last, b.value(b.add(panel, tile.panels)), b.value(following))
+        turn = Turn(b.div(first, height), -(-self.made // height))
+        return asking(b, self.u, following, depth, tile, turn)
+
     # Transform back.
 
     def _tile_results(self, tile: Tile, at: Index, panel: Index, shape: TileShape) -> None:
@@ -305,15 +325,15 @@ class _Winograd(WinogradEntry):
                     self.store_inside(row, column, value, place)
 
     def _back(self, at: Index, channel: Index, tile: TileShape) -> list[Vectors]:
-        """A^T m A of one tile and vector of channels: 4 lines of 4."""
+        """A^T m A of one tile and vector of channels, in lines."""
         b = self.b
         products = b.scratch(self._products_offset(), F32)
         width = tile.panels * PANEL
         columns = []
-        for j in range(INPUT):
+        for j in range(self.size):
             line = []
-            for i in range(INPUT):
-                place = b.mul(b.add(at, (i * INPUT + j) * self.made), width)
+            for i in range(self.size):
+                place = b.mul(b.add(at, (i * self.size + j) * self.made), width)
                 line.append(b.load(products, b.add(place, channel), self.lanes))
             columns.append(self.backward(line))
-        return [self.backward([column[i] for column in columns]) for i in range(OUTPUT)]
+        return [self.backward([column[i] for column in columns]) for i in range(self.form.output)]

@@ -15,6 +15,7 @@ from ingot.compiler.kernels.classes import lower_entry
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
 from tests.support.every_target import OPENCL, on_targets
+from tests.support.kernel_runner import VARIANTS
 from tests.support.products import draw, f32, pack
 from tests.support.work_items import SMALL, needs_device
 
@@ -106,6 +107,15 @@ def test_narrow_weights_are_unpacked_and_summed_wide(
     case = ((2, 9, 8, 5), (window, window), 35, strides, (1, 1), padding)
     shape, values = sizes_of(case[0], dynamic)
     target.check(convolution(case, shape, name), operands(case, name), **values)
+
+
+def test_few_blocks_of_rows_read_long_weights() -> None:
+    """Each block of rows reads all weights, which L2 does not hold."""
+    for size, window, pad in ((14, 3, 1), (28, 1, 0)):
+        shape = (1, size, size, 512)
+        case = (shape, (window, window), 1024, (2, 2), (1, 1), ((pad, pad),) * 2)
+        kernel = lower_entry(convolution(case, shape), VARIANTS["x86-64-v4"].target)
+        assert kernel.schedule.block_rows == size // 2
 
 
 @needs_device

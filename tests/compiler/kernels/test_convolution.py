@@ -110,12 +110,13 @@ def test_narrow_weights_are_unpacked_and_summed_wide(
 
 
 def test_few_blocks_of_rows_read_long_weights() -> None:
-    """Each block of rows reads all weights, which L2 does not hold."""
-    for size, window, pad in ((14, 3, 1), (28, 1, 0)):
+    """Each block of rows reads all weights, which L2 does not hold, some columns at a time."""
+    for size, window, pad, vectors in ((14, 3, 1, 2), (28, 1, 0, 4)):
         shape = (1, size, size, 512)
         case = (shape, (window, window), 1024, (2, 2), (1, 1), ((pad, pad),) * 2)
         kernel = lower_entry(convolution(case, shape), VARIANTS["x86-64-v4"].target)
         assert kernel.schedule.block_rows == size // 2
+        assert kernel.schedule.tile.vectors == vectors
 
 
 @needs_device

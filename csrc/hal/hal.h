@@ -478,8 +478,8 @@ bool ingot_hal_device_runs(const ingot_device_t *device, const char *format, uin
 /* Whether code without some of these features is faster there. */
 bool ingot_hal_device_avoids(const ingot_device_t *device, uint64_t features);
 
-/* The first variant that the device runs. Unsupported names those that there are, and `options`,
- * with which to compile for the device. */
+/* The first variant that the device runs and does not avoid, else the first that it runs.
+ * Unsupported names those that there are, and `options`, with which to compile for the device. */
 ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
                                         const ingot_hal_executable_description_t *description,
                                         const char *options,

@@ -298,7 +298,7 @@ class Floats(Form):
 
     def shape(self, parts: Parts) -> Shape:
         shape = parts["weight"].shape
-        if len(shape) < 2 or len(parts) < 2:
+        if len(parts) < 2:
             raise WrongPartsError("its weight_scale or weight_scale_inv is missing")
         self._scales(parts)
         return shape
@@ -314,7 +314,7 @@ class Floats(Form):
         rows, columns = self.block
         blocks = (*outer, -(-n // rows), -(-k // columns))
         if own == blocks:
-            return blocks, self.block
+            return blocks, (min(rows, n), min(columns, k))
         if length == count:
             return (*outer, 1, 1), (n, k)
         if length == count * n and own[-1] in (1, n):
@@ -347,7 +347,7 @@ class Integers(Form):
     unread: ClassVar = ("weight_format", "input_scale", "input_zero_point")
 
     def shape(self, parts: Parts) -> Shape:
-        *outer, n, k = shape = parts["weight"].shape if len(parts["weight"].shape) > 1 else (1, 0)
+        *outer, n, k = shape = parts["weight"].shape
         if self.scale not in parts:
             raise WrongPartsError(f"its {self.scale} is missing")
         length = prod(parts[self.scale].shape) // max(prod(outer), 1)

@@ -150,6 +150,7 @@ def read_config(folder: Checkpoint) -> Configuration:
         keys.problems.append(
             f"the key '{_SHOWN_ROPE}truncate' is {shown(rope['truncate'])}, which is not supported"
         )
+    _check_factors(rope, keys)
     for key in _WITHOUT.get(name, ()):
         if config.get(key):
             keys.problems.append(f"the key '{key}' is {shown(config[key])}, which is not supported")
@@ -167,6 +168,17 @@ def read_config(folder: Checkpoint) -> Configuration:
     tensors = len(folder.tensors)
     made = read_keys(keys, what, architecture, tensors, types, _rotated_layers(config, keys))
     return _with_attention_factor(made, rope)
+
+
+_FACTORS = ("attention_factor", "factor", "mscale", "mscale_all_dim")
+
+
+def _check_factors(rope: Mapping[str, Any], keys: Keys) -> None:
+    """Factors of rotations are numbers that f32 holds, and no less than 0."""
+    for key in _FACTORS:
+        given = rope.get(key)
+        if isinstance(given, (int, float)) and not 0 <= given < 1e30:
+            keys.problems.append(f"the key '{_SHOWN_ROPE}{key}' is {shown(given)}, expected from 0")
 
 
 def text_config(folder: Checkpoint) -> dict[str, Any]:

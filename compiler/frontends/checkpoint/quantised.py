@@ -44,6 +44,10 @@ class CodedTensor(GgufTensor):
     @staticmethod
     def of(name: str, form: Form, parts: Mapping[str, GgufTensor]) -> CodedTensor:
         """WrongPartsError: the parts do not fit together."""
+        main, *_ = form.needed
+        if len(parts[main].shape) < 2 or 0 in parts[main].shape:
+            found = list(parts[main].shape)
+            raise WrongPartsError(f"its {main} has the shape {found}, expected rows and columns")
         shape = form.shape(parts)
         used = {part: parts[part] for part in form.used(parts)}
         made = CodedTensor(name, BlockType(form.title, 2, 1), shape, used)
@@ -245,7 +249,8 @@ def _compressed(config: Config) -> _Forms:
 
     def scheme(module: str) -> Config:
         chosen = [each for each in schemes if _is_target(each.get("targets"), module)]
-        found = next(iter([*chosen, *schemes]), {}).get("weights")
+        of_classes = [each for each in schemes if _has_class(each.get("targets"))]
+        found = next(iter([*chosen, *of_classes, *schemes]), {}).get("weights")
         return found if isinstance(found, Mapping) else {}
 
     def packed(module: str) -> Form:
@@ -288,7 +293,7 @@ _FORMATS = (
 
 
 def _is_target(targets: Any, module: str) -> bool:
-    """Whether a scheme is for the module by its name; classes are for all."""
+    """Whether a scheme is for the module by its name."""
     for each in targets if isinstance(targets, list) else []:
         pattern = str(each)
         if pattern.startswith("re:") and takes(_automaton(pattern.removeprefix("re:")), module):
@@ -296,6 +301,11 @@ def _is_target(targets: Any, module: str) -> bool:
         if module == pattern:
             return True
     return False
+
+
+def _has_class(targets: Any) -> bool:
+    """Whether a scheme is for all modules of a class, as "Linear", that no other is for by name."""
+    return isinstance(targets, list) and any(str(each)[:1].isupper() for each in targets)
 
 
 def _bitsandbytes(config: Config) -> _Forms:

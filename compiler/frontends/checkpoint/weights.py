@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from ingot.compiler.frontends.checkpoint.configuration import text_config
 from ingot.compiler.frontends.checkpoint.quantised import CodedTensor, is_unused
 from ingot.compiler.frontends.gguf.configuration import Configuration
@@ -11,7 +13,9 @@ from ingot.compiler.frontends.gguf.pieces import over_rows
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import known_dim
 from ingot.hal.checkpoint import Checkpoint
+from ingot.hal.errors import CompileError
 from ingot.hal.gguf import GgufTensor
 from ingot.hal.spec import dtype
 from ingot.hal.tensor_names import LAYER, OF_LAYER, WHOLE, plain_name
@@ -131,6 +135,25 @@ class CheckpointWeights(Weights):
         if order is None:
             return x
         return self.builder.value("take", x, order, axis=1, mode="clamp")
+
+    def columns_of(self, y: Value, name: str, heads: tuple[int, int]) -> Value:
+        count, paired = heads
+        if not paired or not isinstance(self.file.tensors.get(f"{name}.weight"), CodedTensor):
+            return y
+        places = np.arange(known_dim(tensor_type(y).shape[1])).reshape(count, -1)
+        pairs = places[:, :paired].reshape(count, -1, 2)
+        turned = pairs.swapaxes(1, 2).reshape(count, paired)
+        order = np.concatenate([turned, places[:, paired:]], axis=1).reshape(-1)
+        return self.builder.value("take", y, self.builder.constant(order), axis=1, mode="clamp")
+
+    def embedding(self, ids: Value, width: int) -> Value:
+        tensor = self.file.tensors.get("token_embd.weight")
+        if isinstance(tensor, CodedTensor) and tensor.order(self.builder) is not None:
+            raise CompileError(
+                f"{self.file.title}: the table of embeddings has an order of its columns "
+                "(desc_act, actorder), which only products can have: quantise it without"
+            )
+        return super().embedding(ids, width)
 
 
 def _of_bytes(x: Value, b: Builder) -> Value:

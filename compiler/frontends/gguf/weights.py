@@ -112,6 +112,7 @@ class Weights:
             y = self.builder.value(
                 "dot_general", rows, weight, lhs_contract=(1,), rhs_contract=(1,)
             )
+            y = self.columns_of(y, name, heads)
             if self.adapters is not None and name in self.adapters:
                 y = self.adapters.added(y, x, name, heads, self.builder)
             if f"{name}.bias" not in self:
@@ -124,6 +125,10 @@ class Weights:
     def rows_for(self, x: Value, name: str) -> Value:
         """x[s, k] with the elements of rows in the order in which the weight has them."""
         return x
+
+    def columns_of(self, y: Value, name: str, heads: tuple[int, int]) -> Value:
+        """y[s, length] of a weight whose rows stand as they were: its columns as `heads` says."""
+        return y
 
     def stack(self, name: str, shape: tuple[int, int, int]) -> Value:
         """The weights of all experts, f32[experts, length, k]."""

@@ -31,9 +31,7 @@ class Variant:
     features: tuple[str, ...]  # INGOT_CPU_*
     flags: tuple[str, ...]  # as gcc and clang spell them
     macros: tuple[str, ...] = ()  # defined by a compiler that knows the flags
-    product: str = (
-        ""  # of words, "i8", "bf16" or "f16", for which alone it is better than the next one
-    )
+    product: str = ""  # of words, "i8", "bf16" or "f16", for which alone it is there
     without_words: str = ""  # the variant that is the same without instructions for these
     without_vectors: str = ""  # one of the same machine that is as good for code without them
     triple: str = ""  # as clang spells it, of a board; else Linux's for the machine

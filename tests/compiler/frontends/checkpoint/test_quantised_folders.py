@@ -140,10 +140,29 @@ def test_numbers_are_those_of_the_method(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(got, expected[0], atol=2e-5 * np.abs(expected[0]).max())
 
 
-def test_experts_are_stacked(tmp_path: Path) -> None:
-    config, weights, _ = read_model("qwen3 experts")
-    quantization, write, _ = CASES["gptq"]
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [("qwen3 experts", "gptq"), ("glm4", "integers"), ("cohere", "integers")],
+    ids=["experts are stacked", "rotated pairs", "rotated pairs without biases"],
+)
+def test_folders_of_other_models(model: str, method: str, tmp_path: Path) -> None:
+    config, weights, _ = read_model(model)
+    quantization, write, _ = CASES[method]
     plain = write_quantised(tmp_path / "coded", config, weights, quantization, write)
+    write_folder(tmp_path / "plain", config, {})
+    save_file(plain, tmp_path / "plain/model.safetensors")
+    for got, expected in zip(_logits(tmp_path / "coded"), _logits(tmp_path / "plain"), strict=True):
+        np.testing.assert_allclose(got, expected, atol=2e-5 * np.abs(expected).max())
+
+
+def test_a_group_is_for_modules_by_name_before_classes(tmp_path: Path) -> None:
+    config, weights = _model()
+    method = _compressed(num_bits=4, symmetric=False)
+    (classes,) = method["config_groups"].values()
+    by_name = {"targets": ["re:.*other"], "weights": {"num_bits": 8, "symmetric": True}}
+    method["config_groups"] = {"0": by_name, "1": {**classes, "targets": ["Linear"]}}
+    write = partial(packed, symmetric=False)
+    plain = write_quantised(tmp_path / "coded", config, weights, method, write)
     write_folder(tmp_path / "plain", config, {})
     save_file(plain, tmp_path / "plain/model.safetensors")
     for got, expected in zip(_logits(tmp_path / "coded"), _logits(tmp_path / "plain"), strict=True):
@@ -203,6 +222,8 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     text = _refused(tmp_path, {}, scales=np.ones((7, 4), np.float16))
     assert "'model.layers.0.mlp.down_proj': its scales has 7 groups, which do not divide" in text
     assert "... and 9 more" in text
+    text = _refused(tmp_path, {}, qweight=np.ones(8, np.int32))
+    assert "its qweight has the shape [8], expected rows and columns" in text
     text = _refused(tmp_path, {}, extra=np.zeros(3, np.int32))
     assert "down_proj.extra' has the dtype I32" in text
     assert "and those of weights quantised by gptq" in text

@@ -232,11 +232,22 @@ def test_sizes_that_regroup_a_tensor_are_no_more_than_that() -> None:
     assert str(result.type) == "f32[b*s,6]"
 
 
+Array = np.ndarray[Any, Any]
 ENDS = st.one_of(st.integers(-9, 9), st.sampled_from([-(2**62), 2**62]))
 
 
+def elements(x: Array, axis: int, start: int, end: int, step: int) -> Array:
+    """x between the ends as the standard clamps them. ONNX's evaluator leaves that to NumPy, for
+    which nothing lies backward of what is in front of an axis."""
+    length = x.shape[axis]
+    start, end = (each + length if each < 0 else each for each in (start, end))
+    low, high = (0, length) if step > 0 else (-1, length - 1)
+    start, end = min(max(start, 0), high), min(max(end, low), high)
+    return x.take(range(start, end, step), axis)
+
+
 @pytest.mark.parametrize("steps", [(1, 1), (-1, 2), (3, -2)])
-def test_slices_between_computed_ends_are_those_of_the_reference(steps: tuple[int, int]) -> None:
+def test_slices_between_computed_ends_are_those_of_the_standard(steps: tuple[int, int]) -> None:
     case = case_of(
         [Node("Slice", ["x", "starts", "ends", "axes", "steps"], ["y"])],
         [
@@ -251,7 +262,10 @@ def test_slices_between_computed_ends_are_those_of_the_reference(steps: tuple[in
     @given(st.integers(1, 7), ENDS, ENDS, ENDS, ENDS)
     @examples(40)
     def run(rows: int, a: int, b: int, c: int, d: int) -> None:
-        case.check(x=numbers(rows, 6), starts=ints(a, b), ends=ints(c, d))
+        x = numbers(rows, 6)
+        expected = elements(elements(x, 0, a, c, steps[0]), 1, b, d, steps[1])
+        got = case.model.main(x=x, starts=ints(a, b), ends=ints(c, d))
+        np.testing.assert_array_equal(got, expected)
 
     run()
 

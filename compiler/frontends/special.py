@@ -119,7 +119,8 @@ _BERNOULLI = (  # of even order, from B2
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
 )  # fmt: skip
 _SHIFT = 10  # arguments from which asymptotic series are exact
-_STEPS = 4000  # of a series or a continued fraction, at most
+_STEPS = 100000  # of a series or a continued fraction, at most; order a takes some sqrt(72 a)
+_LARGE = 1e6  # orders from which incomplete gamma functions are nearly those of errors
 
 
 def _series(table: tuple[float, ...], x: Array) -> Array:
@@ -166,11 +167,15 @@ def _gamma(x: Array) -> Array:
 
 
 def _stirling(x: Array) -> Array:
-    scope, square = x.scope, 1 / (x * x)
-    tail = scope.like(0, x)
+    return (x.each("log") - 1) * (x - 0.5) - 0.5 + math.log(2 * math.pi) / 2 + _stirling_tail(x)
+
+
+def _stirling_tail(x: Array) -> Array:
+    """1 / (12 x) and what follows."""
+    tail, square = x.scope.like(0, x), 1 / (x * x)
     for order, number in reversed(list(enumerate(_BERNOULLI[:7], 1))):
         tail = tail * square + number / (2 * order * (2 * order - 1))
-    return (x.each("log") - 1) * (x - 0.5) - 0.5 + math.log(2 * math.pi) / 2 + tail / x
+    return tail / x
 
 
 def digamma(x: Array) -> Array:
@@ -321,15 +326,23 @@ def ndtri(p: Array) -> Array:
 
 
 def igamma(a: Array, x: Array, *, upper: bool) -> Array:
-    """The regularised incomplete gamma function P(a, x), or Q(a, x) = 1 - P (`upper`)."""
-    scope = a.scope
-    a, x = (each.broadcast_to(scope.common_shape(a.shape, x.shape)) for each in (a, x))
+    """The regularised incomplete gamma function P(a, x), or Q(a, x) = 1 - P (`upper`), in f64."""
+    scope, given, wide = a.scope, a.dtype, dtype("f64")
+    shape = scope.common_shape(a.shape, x.shape)
+    a, x = (each.broadcast_to(shape).convert(wide) for each in (a, x))
     by_series = (x <= 1) | (x <= a)
-    inside = (x > 0) & (a > 0) & ~x.equals(math.inf) & ~a.equals(math.inf)
-    scale = (a * x.each("log") - x - lgamma(a)).each("exp")
+    inside = (x > 0) & (a > 0) & ~x.equals(math.inf) & (a < _LARGE)
     lower = scope.where(inside & by_series, _power_series(scope, a, x, inside & by_series), 0)
     above = scope.where(inside & ~by_series, _fraction(scope, a, x, inside & ~by_series), 0)
+    high = scope.where(a < 12, 12, a)
+    part = _excess(x, high)
+    scale = a * x.each("log") - x - lgamma(scope.where(a < 12, a, 1))
+    stirling = (high / (2 * math.pi)).each("log") * 0.5 - high * part - _stirling_tail(high)
+    scale = scope.where(a < 12, scale, stirling).each("exp")
     lower, above = lower * scale, above * scale
+    far = _of_errors(scope.where(a < _LARGE, _LARGE, a), x)
+    lower = scope.where(a < _LARGE, lower, far)
+    above = scope.where(a < _LARGE, above, far)
     if upper:
         found = scope.where(by_series, 1 - lower, above)
     else:
@@ -341,7 +354,29 @@ def igamma(a: Array, x: Array, *, upper: bool) -> Array:
     wrong = (a < 0) | (x < 0) | (a.equals(0) & x.equals(0))
     wrong = wrong | (a.equals(math.inf) & x.equals(math.inf))
     wrong = wrong | ~a.equals(a) | ~x.equals(x)
-    return scope.where(wrong, math.nan, found)
+    return scope.where(wrong, math.nan, found).convert(given)
+
+
+def _excess(x: Array, a: Array) -> Array:
+    """u - log(1 + u) for x = a (1 + u)."""
+    scope, u = x.scope, (x - a) / a
+    tail = scope.like(0, u)
+    for order in range(10, 1, -1):
+        tail = 1 / order - u * tail
+    far = u - scope.where(u < -0.5, (x / a).each("log"), u.each("log1p"))
+    return scope.where(u.abs() < 0.01, u * u * tail, far)
+
+
+def _of_errors(a: Array, x: Array) -> Array:
+    """P(a, x) up to a and Q(a, x) above, by Temme's expansion for large a."""
+    scope = a.scope
+    size = (_excess(x, a) * 2).sqrt()
+    size = scope.where(size < 1, size, 1)  # from where the results are 0
+    eta = scope.where(x < a, -size, size)
+    series = ((eta / 2835 + 1 / 864) * eta - 2 / 135) * eta * eta + eta / 12 - 1 / 3
+    series = series - (eta / 288 + 1 / 540) / a
+    rest = (-a * size * size * 0.5).each("exp") * series / (a * (2 * math.pi)).sqrt()
+    return erfc(size * (a * 0.5).sqrt()) * 0.5 + scope.where(x <= a, -rest, rest)
 
 
 def _any(x: Array) -> Array:

@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2480,
     "compiler/bundling": 720,
     "compiler/dispatch": 2190,
-    "compiler/frontends": 36650,
+    "compiler/frontends": 36675,
     "compiler/graph": 10705,
     "compiler/ir": 2270,
     "compiler/kernels": 14020,

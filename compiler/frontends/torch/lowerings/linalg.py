@@ -91,10 +91,13 @@ class _Matrices:
         parts = x.parts if isinstance(x, ComplexValue) else (x,)
         return batched(self.scope, parts, rank)
 
-    def together(self, a: Operand, b: Operand) -> tuple[Array, Array]:
-        """Two operands with as many batches; a vector for each matrix a is a column."""
+    def together(
+        self, a: Operand, b: Operand, *, with_vectors: bool = False
+    ) -> tuple[Array, Array]:
+        """Two operands with as many batches; b may be a vector for each matrix (`with_vectors`),
+        which is a column."""
         left, right = (_shape(each) for each in (a, b))
-        if len(right) == 1 or (len(right) == len(left) - 1 and right == left[:-1]):
+        if with_vectors and (len(right) == 1 or right == left[:-1]):
             right = (*right, 1)
         batch = self.c.common_shape(left[:-2], right[:-2])
         return self._spread(a, left, batch), self._spread(b, right, batch)
@@ -146,7 +149,7 @@ def inverse(m: _Matrices, x: Operand, **_: Any) -> _Found:
 
 @_linalg("_linalg_solve_ex")
 def solution(m: _Matrices, a: Operand, b: Operand, *, left: bool = True, **_: Any) -> _Found:
-    array, right = m.together(a, b)
+    array, right = m.together(a, b, with_vectors=True)
     factors = lu(array if left else array.T)
     found = solve(factors, right if left else right.T)
     found = found if left else found.T
@@ -368,14 +371,16 @@ def singular(
 def pseudo_inverse(
     m: _Matrices, x: Operand, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> _Found:
-    """By singular values, of which those up to `atol` or `rtol` of the greatest count as 0."""
+    """By singular values, of which those up to `atol` or `rtol` of the greatest count as 0; without
+    `rtol`, up to what is lost by rounding, unless `atol` is above 0."""
     u, values, vh, _ = svd(m.of(x), whole=False)
     count, size = values.shape
-    share = m.limit(rtol, values)
-    if rtol is None and atol is None:
-        share = m.scope.full(maximum(*_shape(x)[-2:]), values.dtype) * values.epsilon
+    least, share = (m.limit(each, values) for each in (atol, rtol))
+    if rtol is None:
+        usual = m.scope.full(maximum(*_shape(x)[-2:]), values.dtype) * values.epsilon
+        share = m.scope.where(least > 0, 0, usual)
     greatest = values.max(1).reshape(count, 1) if size != 0 else values.reshape(count, 0)
-    limit = (greatest * share).greater_of(m.limit(atol, values))
+    limit = (greatest * share).greater_of(least)
     used = values > limit
     inverse = m.scope.where(used, 1 / m.scope.where(used, values, 1), 0)
     return [(vh.H * inverse.unsqueeze(1)) @ u.H]

@@ -138,6 +138,39 @@ def test_special_functions_agree(name: str) -> None:
     check(function, *tensors, near={"half": 4e-3, "polygamma": 1e-4}.get(name, 2e-5))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_incomplete_gamma_functions_of_large_orders_agree(dtype: Any) -> None:
+    a = torch.tensor([11, 13.0, 1e4, 1e5, 1.0e6, 1e7, 1e8, 1e12], dtype=torch.float64)
+    a, away = a[:, None], torch.tensor([-4.0, -0.2, 0, 1e-3, 1.5, 5], dtype=torch.float64)
+    a, x = (each.to(dtype) for each in (a.expand(-1, 6), (a + away * a.sqrt()).clamp(0.1)))
+    near = 1e-5 if dtype is torch.float32 else 1e-9  # torch itself is off by 2e-10
+    for function in (S.gammainc, S.gammaincc):
+        expected = function(a.double(), x.double()).to(dtype)
+        program = torch.export.export(Calls(function), (a, x), strict=False)
+        with np.errstate(all="ignore"):
+            (found,) = interpret(read_source(program), "main", [a.numpy(), x.numpy()])
+        np.testing.assert_allclose(found, expected.numpy(), near, 0)
+    far = torch.tensor([1e-10, 1e-30, 0.5, 1e30, 0], dtype=dtype)
+    check(S.gammainc, torch.tensor([12, 1e7, 3e38, 1e8, 2e6], dtype=dtype), far, near=1e-12)
+
+
+def test_pseudo_inverses_without_a_least_value_leave_out_rounding_errors() -> None:
+    flat = torch.ones(2, 3, 2) * torch.tensor([1.0, 2.0])
+    for atol in (0.0, -1.0, 0.5, torch.tensor(0.0), torch.tensor([0.0, 20.0])):
+        check(lambda x, atol=atol: L.pinv(x, atol=atol), flat)
+
+
+@pytest.mark.filterwarnings("ignore:torch.triangular_solve")
+def test_right_sides_for_all_matrices_are_no_vectors() -> None:
+    a, b = drawn(3, 3, 3), drawn(3, 3)
+    a = a @ a.mT + torch.eye(3)
+    check(lambda a, b: L.solve_triangular(a, b, upper=True), a, b)
+    check(lambda a, b: L.lu_solve(*L.lu_factor(a), b), a, b)
+    check(lambda a, b: torch.cholesky_solve(b, L.cholesky(a)), a, b)
+    check(lambda a, b: torch.triangular_solve(b, a)[0], a, b)
+    check(lambda a, b: L.solve(a, b), a, b)  # of which b has a vector for each matrix
+
+
 LINES = torch.tensor([[2.0, 0, 2, 1, 1, 2], [5, 5, 0, 0, 7, 8]])
 SPARSE = torch.tensor([[2.0, torch.nan, 2, 1], [torch.nan, 1, 0, torch.nan], [1, 2, 3, 4]])
 NUMBERS = torch.tensor([4, 0, -6, 9, 12, -35])

@@ -92,11 +92,45 @@ def test_templates_that_take_too_long_are_ended(text: str, monkeypatch: Any) -> 
         "{{ 10 ** (10 ** 10) }}",
         _DOUBLED % "+",
         _DOUBLED % "~",
+        "{{ 'x'.ljust(300000000) }}",
+        "{{ 'x' | center(300000000) }}",
+        "{{ [1] | tojson(indent=100000000) }}",
+        "{% set x = 'a' * 8000000 %}{% for a in range(40) %}{{ x }}{% endfor %}",
     ],
 )
 def test_templates_that_make_too_long_texts_are_ended(text: str) -> None:
     with pytest.raises(ingot.InvalidArgument, match="texts are longer than"):
         render(text, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ '%300000000d' % 1 }}",
+        "{{ '%*d' % (300000000, 1) }}",
+        "{{ '%300000000d' | format(1) }}",
+        "{{ '{:300000000d}'.format(1) }}",
+        "{{ '{:{w}d}'.format(1, w=300000000) }}",
+        "{{ '{x:300000000d}'.format_map({'x': 1}) }}",
+    ],
+)
+def test_wide_fields_are_refused(text: str) -> None:
+    with pytest.raises(ingot.InvalidArgument, match="its texts have a width"):
+        render(text, {})
+
+
+def test_filters_count_their_turns(monkeypatch: Any) -> None:
+    monkeypatch.setattr(template, "_SECONDS", 0.1)
+    text = "{% set r = range(99999) | list %}{{ r | map('string') | select('in', r) | list }}"
+    with pytest.raises(ingot.InvalidArgument, match="takes longer than"):
+        render(text, {})
+    with pytest.raises(ingot.InvalidArgument, match="lipsum"):
+        render("{{ lipsum(n=20000) }}", {})
+
+
+def test_formats_of_usual_widths_are_known() -> None:
+    text = "{{ '%5d|%s' % (1, 'a') }}{{ '{:>3}'.format('b') }}{{ '%02d' | format(7) }}"
+    assert render(text, {}) == "    1|a  b07"
 
 
 def test_templates_reach_nothing_else() -> None:

@@ -159,7 +159,10 @@ class LanguageModel:
     ) -> Iterator[str]:
         """The answer to a conversation, as `generate`; see `Tokenizer.conversation`, to which
         `tools` and the options in `template` go."""
-        text = self.tokenizer.conversation(messages, tools=tools, **(template or {}))
+        known = dict(template or {})
+        if tools is not None and "tools" in known:
+            raise InvalidArgument("the tools are given twice: as tools, and in template")
+        text = self.tokenizer.conversation(messages, **{"tools": tools, **known})
         return self.generate(self.tokenizer.encode(text, is_start=False), **options)
 
     def hold(self, ids: Sequence[int]) -> None:

@@ -118,6 +118,12 @@ _Q_FAR = (
 _BERNOULLI = (  # of even order, from B2
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
 )  # fmt: skip
+_EULER = 0.5772156649015329
+_ZETA_LESS_ONE = (  # of 2, 3, ...
+    0.6449340668482264, 0.2020569031595943, 0.08232323371113819, 0.03692775514336993,
+    0.01734306198444914, 0.008349277381922827, 0.00407735619794434, 0.002008392826082214,
+    0.0009945751278180853, 0.0004941886041194646, 0.0002460865533080483,
+)  # fmt: skip
 _SHIFT = 10  # arguments from which asymptotic series are exact
 _STEPS = 100000  # of a series or a continued fraction, at most; order a takes some sqrt(72 a)
 _LARGE = 1e6  # orders from which incomplete gamma functions are nearly those of errors
@@ -344,7 +350,10 @@ def igamma(a: Array, x: Array, *, upper: bool) -> Array:
     lower = scope.where(a < _LARGE, lower, far)
     above = scope.where(a < _LARGE, above, far)
     if upper:
+        is_small = (a < 0.1) & (x <= 1)
         found = scope.where(by_series, 1 - lower, above)
+        pair = (scope.where(is_small, each, 0.1) for each in (a, x))
+        found = scope.where(is_small, _of_small_order(*pair), found)
     else:
         found = scope.where(by_series, lower, 1 - above)
     one, none = scope.like(1, x), scope.like(0, x)
@@ -355,6 +364,20 @@ def igamma(a: Array, x: Array, *, upper: bool) -> Array:
     wrong = wrong | (a.equals(math.inf) & x.equals(math.inf))
     wrong = wrong | ~a.equals(a) | ~x.equals(x)
     return scope.where(wrong, math.nan, found).convert(given)
+
+
+def _of_small_order(a: Array, x: Array) -> Array:
+    """Q(a, x) for a up to 0.1 and x up to 1, which is about a: 1 - P has no digits of it."""
+    tail = a.scope.like(0, a)
+    for order, number in reversed(list(enumerate(_ZETA_LESS_ONE, 2))):
+        tail = number / order - a * tail
+    log_gamma = a * (1 - _EULER) + a * a * tail - a.each("log1p")  # of 1 + a
+    exponent = a * x.each("log") - log_gamma
+    total, term = a.scope.like(0, a), a.scope.like(1, a)
+    for count in range(1, 19):
+        term = term * x / -count
+        total = total + term / (a + count)
+    return -exponent.each("expm1") - a * exponent.each("exp") * total
 
 
 def _excess(x: Array, a: Array) -> Array:

@@ -300,7 +300,7 @@ _DEVICES = re.compile("opencl|cpu|gpu|cuda|vulkan", re.IGNORECASE)
     "folder", ["ir", "graph", "dispatch", "kernels", "stream", "vm", "frontends"]
 )
 def test_no_level_holds_the_name_of_a_device(folder: str) -> None:
-    """What a target can do stands in its `TargetInfo` and `Target`."""
+    """What a target can do stands in its `TargetInfo` and `Target`. Ops of torch have its names."""
     wrong = []
     for path in sorted((ROOT / "compiler" / folder).rglob("*.py")):
         tree = _tree(path)
@@ -309,7 +309,8 @@ def test_no_level_holds_the_name_of_a_device(folder: str) -> None:
                 continue
             for child in ast.iter_child_nodes(node):
                 text = child.value if isinstance(child, ast.Constant) else None
-                if isinstance(text, str) and _DEVICES.search(text):
+                is_op = isinstance(text, str) and text.startswith("aten.")
+                if isinstance(text, str) and _DEVICES.search(text) and not is_op:
                     wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text!r}")
     assert not wrong, "\n".join(wrong)
 

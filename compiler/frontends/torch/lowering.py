@@ -104,7 +104,7 @@ class Context(Emitter):
         amounts: Amounts,
         declared: Sequence[TensorType | None],
         fresh: Callable[[str], str],
-        bounds: Callable[[str], tuple[int, int | None]],
+        bounds: Callable[[str], tuple[int | None, int | None]],
         hint: str,
         layout: Callable[[int], Layout],
     ) -> None:

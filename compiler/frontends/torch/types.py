@@ -27,6 +27,7 @@ class Types:
         self._ranges = {names.get(name, name): limits for name, limits in ranges.items()}
         self._symbols = symbols
         self._dims: dict[str, Dim] = {}  # by their texts
+        self._defined: dict[str, Dim] = {}  # what symbols of torch's are that stand for others
 
     def tensor(self, meta: Any) -> TensorType:
         """The type of an entry of `tensor_values`."""
@@ -49,6 +50,20 @@ class Types:
             self._dims[text] = parse_dim(text, self._symbol)
         return self._dims[text]
 
+    def define(self, name: str, dim: Dim) -> None:
+        """A symbol that torch made for a size stands for what an op computed."""
+        self._defined[name] = dim
+        self._dims.clear()
+
+    def learnt(self, dim: Dim) -> Dim:
+        """The dim by what is known now."""
+        return dims.substitute(dim, self._defined) if self._defined else dim
+
+    def may_be_negative(self, name: str) -> bool:
+        """Whether a number with this symbol has no sign that is known."""
+        low = (self._ranges.get(name) or {}).get("min_val")
+        return self.is_unbacked(name) and not (isinstance(low, int) and low >= 0)
+
     def limits(self, name: str) -> tuple[int, int | None]:
         """The least and the greatest number that a symbol may be; None: no limit.
 
@@ -64,6 +79,8 @@ class Types:
 
     def _symbol(self, name: str) -> Dim:
         name = self._names.get(name, name)
+        if name in self._defined:
+            return self._defined[name]
         dim = symbol_dim(name)
         if name not in self._symbols.order:
             self._symbols.order[name] = 0

@@ -182,10 +182,8 @@ class Walk:
         def lower(*given: Any) -> list[Any]:
             made = _lowered(context, name, [*given, *arguments[len(given) :]], keywords)
             results = list(made) if isinstance(made, (list, tuple)) else [made]
-            return [
-                _fitted(context, each, type)
-                for each, type in zip(results, [*declared, *[None] * len(results)], strict=False)
-            ]
+            types = self._learned(node, graph, declared, results)
+            return [_fitted(context, *pair) for pair in zip(results, types, strict=True)]
 
         results = lower()
         source = _tensor_name(node["inputs"][0]["arg"]) if node["inputs"] else None
@@ -249,8 +247,38 @@ class Walk:
             name = _tensor_name(node["inputs"][place]["arg"])
             return self._types.layout(graph["tensor_values"][name])
 
-        limits = self._types.limits
+        def limits(name: str) -> tuple[int | None, int | None]:
+            low, high = self._types.limits(name)
+            return None if self._types.may_be_negative(name) else low, high
+
         return Context(builder, self._amounts, declared, self._fresh, limits, hint, layout)
+
+    def _learned(
+        self, node: Any, graph: Any, declared: Sequence[TensorType | None], results: list[Any]
+    ) -> list[TensorType | None]:
+        """The declared types of the results of a node, with sizes that were learnt of these."""
+        names = [name for each in node["outputs"] for name in _output_names(each)]
+        sizes = graph.get("sym_int_values") or {}
+        types = [*declared, *[None] * len(results)][: len(results)]
+        for name, type, made in zip(names, types, results, strict=False):
+            if name in sizes:
+                self._learn(self._types.dim(sizes[name]), made)
+            if type is not None and isinstance(made, (Value, ComplexValue)):
+                for dim, own in zip(type.shape, made.typed(TensorType).shape, strict=False):
+                    self._learn(dim, own)
+        return [
+            type and TensorType(type.dtype, tuple(map(self._types.learnt, type.shape)))
+            for type in types
+        ]
+
+    def _learn(self, declared: Any, made: Any) -> None:
+        """A symbol that torch made for a size, and that no op defines, stands for what was made."""
+        name = single_symbol(declared)
+        if name is None or not self._types.is_unbacked(name) or name in self._names:
+            return
+        if isinstance(made, (int, Expr)) and made != declared:
+            self._names.add(name)
+            self._types.define(name, made)
 
     def _fresh(self, hint: str) -> str:
         """A name for a symbol that an op defines."""

@@ -10,7 +10,7 @@ from ingot.compiler.frontends.normalizing import narrow, softmax, widen
 from ingot.compiler.frontends.torch.lowering import TRAINING, Context, lowering
 from ingot.compiler.frontends.torch.lowerings.activations import gelu, relu
 from ingot.compiler.frontends.torch.lowerings.contractions import linear, matmul
-from ingot.compiler.frontends.torch.lowerings.normalizations import layer_norm
+from ingot.compiler.frontends.torch.lowerings.normalizations import layer_norm, log_sum_exp
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import dtype
 
@@ -35,24 +35,40 @@ def attention(
     """[..., m, k], [..., n, k] and [..., n, v]: [..., m, v]."""
     if dropout_p:
         raise UnsupportedNode(TRAINING)
-    given = q
-    q, k, v = (widen(c, each) for each in (q, k, v))
-    if enable_gqa:
-        k, v = (_repeated(c, each, q) for each in (k, v))
-    element = type_of(q).dtype
-    width = shape_of(q)[-1]
+    k, v = (_repeated(c, widen(c, each), q) if enable_gqa else widen(c, each) for each in (k, v))
+    scores = _scores(c, widen(c, q), k, attn_mask, is_causal, scale)
+    found = matmul(c, softmax(c, scores, [type_of(scores).rank - 1], False), v)
+    if attn_mask is not None:
+        found = _without_empty_rows(c, attn_mask, found)
+    return narrow(c, found, q)
+
+
+def _scores(
+    c: Context, q: Value, k: Value, mask: Value | None, is_causal: bool, scale: Any
+) -> Value:
+    """What the softmax is of: [..., m, n]."""
+    element, width = type_of(q).dtype, shape_of(q)[-1]
     if scale is None and isinstance(width, int):
         scale = 1 / math.sqrt(width)
     factor = c.op("rsqrt", c.size(width, element)) if scale is None else c.scalar(scale, element)
     rank = type_of(k).rank
     scores = matmul(c, q, c.transpose(k, (*range(rank - 2), rank - 1, rank - 2)))
     scores = c.op("mul", scores, c.broadcast_to(factor, shape_of(scores)))
-    masked = _masked(c, scores, attn_mask, is_causal)
-    weights = softmax(c, masked, [type_of(masked).rank - 1], False)
-    found = matmul(c, weights, v)
-    if attn_mask is not None:
-        found = _without_empty_rows(c, attn_mask, found)
-    return narrow(c, found, given)
+    return _masked(c, scores, mask, is_causal)
+
+
+@lowering("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def flash_attention(
+    c: Context, q: Value, k: Value, v: Value, dropout_p: float = 0.0, is_causal: bool = False, *,
+    attn_mask: Value | None = None, scale: Any = None,
+) -> list[Value]:  # fmt: skip
+    """The result, and the logarithm of the sum of the exponentials of each row; 0 of an empty
+    one."""
+    found = attention(c, q, k, v, attn_mask, dropout_p, is_causal, scale=scale)
+    scores = _scores(c, widen(c, q), widen(c, k), attn_mask, is_causal, scale)
+    sums = log_sum_exp(c.declaring(type_of(scores)), scores, [type_of(scores).rank - 1])
+    empty = c.compare("eq", sums, c.fill(-math.inf, like=sums))
+    return [found, c.op("select", empty, c.fill(0, like=sums), sums)]
 
 
 def _repeated(c: Context, x: Value, q: Value) -> Value:

@@ -198,7 +198,7 @@ def _measured(c: Context, number: Value) -> Dim:
         return part
     low, high = c.bounds(c.hint)
     name = partial(c.fresh, c.hint)
-    return c.amounts.define_size(c.builder, part, name, f"the number '{c.hint}'", low, high)
+    return c.amounts.define_size(c.builder, part, name, f"the number '{c.hint}'", low or 0, high)
 
 
 @lowering("aten.repeat_interleave.Tensor")

@@ -53,6 +53,9 @@ def take_along(c: Context, x: Value, indices: Value, dim: int | None = None) -> 
         return gather(c, c.reshape(x, (dims.product(shape_of(x)),)), 0,
                       c.reshape(indices, (dims.product(shape_of(indices)),)))  # fmt: skip
     axis = c.axis(dim, x)
+    size = c.filled(shape_of(x)[axis], _I64, shape_of(indices))
+    is_back = c.compare("lt", indices, c.fill(0, like=indices))
+    indices = c.op("select", is_back, c.op("add", indices, size), indices)
     batch = c.common_shape(
         *([1 if at == axis else n for at, n in enumerate(shape_of(each))] for each in (x, indices))
     )

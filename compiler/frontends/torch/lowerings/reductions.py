@@ -219,6 +219,8 @@ def difference(
     c: Context, x: Value, n: int = 1, dim: int = -1, prepend: Value | None = None,
     append: Value | None = None,
 ) -> Value:  # fmt: skip
+    if n == 0:
+        return x
     axis = c.axis(dim, x)
     parts = [each for each in (prepend, x, append) if each is not None]
     x = c.op("concatenate", *parts, axis=axis) if len(parts) > 1 else x

@@ -168,5 +168,8 @@ def _as_dim(c: Context, x: Value) -> Dim:
     if not isinstance(part, Value):
         return part
     low, high = c.bounds(c.hint)
-    name = partial(c.fresh, c.hint)
-    return c.amounts.define_size(c.builder, part, name, f"the number '{c.hint}'", low, high)
+    what = f"the number '{c.hint}'"
+    if low is None:
+        name = f"{c.hint}_"
+        return c.amounts.define_amount(c.builder, part, lambda side: c.fresh(name + side), what)
+    return c.amounts.define_size(c.builder, part, partial(c.fresh, c.hint), what, low, high)

@@ -29,7 +29,8 @@ class Calls(torch.nn.Module):  # type: ignore[misc, name-defined]
 
 
 def leaves(results: Any) -> list[Any]:
-    return [each.resolve_conj().numpy() for each in torch.utils._pytree.tree_leaves(results)]
+    found = torch.utils._pytree.tree_leaves(results)
+    return [torch.as_tensor(each).resolve_conj().numpy() for each in found]
 
 
 def check(function: Callable[..., Any], *tensors: Any, near: float = 1e-4) -> None:
@@ -154,6 +155,16 @@ def test_incomplete_gamma_functions_of_large_orders_agree(dtype: Any) -> None:
     check(S.gammainc, torch.tensor([12, 1e7, 3e38, 1e8, 2e6], dtype=dtype), far, near=1e-12)
 
 
+def test_small_values_of_incomplete_gamma_functions_keep_their_digits() -> None:
+    a = torch.tensor([1e-30, 1e-30, 1e-10, 1e-10, 1e-3], dtype=torch.float64)
+    x = torch.tensor([1e-30, 1.0, 0.05, 1.0, 0.3], dtype=torch.float64)
+    program = torch.export.export(Calls(S.gammaincc), (a, x), strict=False)
+    (found,) = interpret(read_source(program), "main", [a.numpy(), x.numpy()])
+    expected = [6.850033712491985e-29, 2.193839343955203e-31, 2.467898488282848e-10,
+                2.1938393441796778e-11, 0.000905838088306647]  # fmt: skip
+    np.testing.assert_allclose(found, expected, 1e-13, 0)
+
+
 def test_pseudo_inverses_without_a_least_value_leave_out_rounding_errors() -> None:
     flat = torch.ones(2, 3, 2) * torch.tensor([1.0, 2.0])
     for atol in (0.0, -1.0, 0.5, torch.tensor(0.0), torch.tensor([0.0, 20.0])):
@@ -233,6 +244,24 @@ COUNTING: dict[str, tuple[Any, ...]] = {
         drawn(4, 4),
     ),
     "narrow_copy": (lambda x: torch.narrow_copy(x, 1, 1, 2), LINES),
+    "differences": (
+        lambda x: [x.diff(n, 1, x[:, :1], x[:, 2:4]) for n in (0, 1, 3)],
+        LINES,
+    ),
+    "along": (lambda x, i: (x.take_along_dim(i, 1), (x * 1j).take_along_dim(i, 1)),
+              LINES, torch.tensor([[0, -1, -6], [5, 2, -2]])),
+    "split_by_places": (lambda x, i: x.tensor_split(i, 1), LINES, torch.tensor([1, -2])),
+    "negative_numbers": (
+        lambda x, i: (
+            x + i[0].item(),
+            x.roll(i[0].item()),
+            x[:, : i[0].item()],
+            x[0, i[1].item()],
+            i[0].item() // 2 * 3 - i[1].item() % 5,
+        ),
+        LINES,
+        torch.tensor([-3, -1]),
+    ),
     "distances": (lambda a, b: [torch.dist(a, b, p) for p in (0, 1, 2, 4, torch.inf, -torch.inf)],
                   drawn(3, 4), drawn(4)),
 }  # fmt: skip
@@ -243,6 +272,18 @@ COUNTING: dict[str, tuple[Any, ...]] = {
 def test_counts_and_places_agree(name: str) -> None:
     function, *tensors = COUNTING[name]
     check(function, *tensors, near=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_attention_also_gives_the_logarithms_of_its_sums(dtype: Any) -> None:
+    q, k = drawn(1, 2, 4, 8).to(dtype), drawn(1, 2, 5, 8).to(dtype)
+    mask = torch.zeros(4, 5, dtype=dtype)
+    mask[1], mask[2, 3] = -torch.inf, -torch.inf
+    attend, near = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, 4e-3
+    near = near if dtype is torch.float16 else 1e-5
+    check(lambda q, k: attend(q, k, k, scale=0.3), q, k, near=near)
+    check(lambda q, k: attend(q, k, k, 0.0, True), k, k, near=near)
+    check(lambda q, k, mask: attend(q, k, k, attn_mask=mask), q, k, mask, near=near)
 
 
 ENDS = [0.0, -0.0, 1.0, -1.5, 1e-42, 3e38, torch.inf, -torch.inf, torch.nan]

@@ -182,9 +182,9 @@ def array_to_pyopencl(array: Array, queue: Any) -> Any:
     try:
         import pyopencl
         import pyopencl.array
-    except ImportError:
+    except ImportError as error:
         raise FailedPrecondition(
-            "to_pyopencl() needs pyopencl; install it with `pip install ingot[opencl]`"
+            f"to_pyopencl() needs pyopencl; install it with `pip install ingot[opencl]` ({error})"
         ) from None
     memory, offset = ffi.new("void **"), ffi.new("size_t *")
     layout = lib.ingot_buffer_view_layout(array._view)
@@ -218,9 +218,9 @@ def event_of_fence(fence: Any, value: int, device: Device) -> Any:
     pyopencl is not installed."""
     try:
         import pyopencl
-    except ImportError:
+    except ImportError as error:
         raise FailedPrecondition(
-            "events of OpenCL need pyopencl; install it with `pip install ingot[opencl]`"
+            f"events of OpenCL need pyopencl; install it with `pip install ingot[opencl]` ({error})"
         ) from None
     out = ffi.new("void **")
     check(lib.ingot_opencl_event_from_fence(device.handle.pointer, fence, value, out))

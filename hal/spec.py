@@ -132,9 +132,10 @@ class DType:
             return np.dtype(self.numpy_name)
         try:
             import ml_dtypes
-        except ImportError:
+        except ImportError as error:
             raise Unsupported(
-                f'NumPy has no {self.name}: install ml_dtypes, or convert with .astype("f32")'
+                f"NumPy has no {self.name}: install ml_dtypes, or convert with "
+                f'.astype("f32") ({error})'
             ) from None
         found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.numpy_name))
         return found

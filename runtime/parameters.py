@@ -246,9 +246,10 @@ def _zarr_arrays(path: str | os.PathLike[str], stack: ExitStack) -> Mapping[str,
     """The arrays of a group, and under their paths those of groups in it."""
     try:
         import zarr
-    except ImportError:
+    except ImportError as error:
         raise NotFound(
-            f"'{path}' is a zarr archive, for which the package zarr is missing: pip install zarr"
+            f"'{path}' is a zarr archive, for which the package zarr is missing: pip install zarr "
+            f"({error})"
         ) from None
     try:
         name = os.fspath(path)

@@ -16,7 +16,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 from ingot.hal.device import instance
-from ingot.hal.errors import FailedPrecondition
+from ingot.hal.errors import FailedPrecondition, OutOfMemory
 from ingot.hal.native import check, ffi, keep_error, lib, raised
 from ingot.runtime.fence import fence_values
 from ingot.runtime.frame import Frame
@@ -171,7 +171,10 @@ class _Reader:
             check(lib.ingot_fence_create(instance().pointer, 0, out + place))
             self.ended.fences[place] = out[place]
         self.thread = threading.Thread(target=self._read, name="ingot-futures", daemon=True)
-        self.thread.start()
+        try:
+            self.thread.start()
+        except RuntimeError as error:
+            raise OutOfMemory(f"the system starts no thread for futures: {error}") from None
 
     def _read(self) -> None:
         while not self.is_lost:

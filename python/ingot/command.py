@@ -59,6 +59,9 @@ _EXIT_INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; gives its exit status."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed before this process began
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     parser = make_parser()
     options, unknown = parser.parse_known_args(arguments)
     if unknown:

@@ -30,8 +30,8 @@ def compare_import(path: str, arguments: Sequence[Any]) -> list[PeerTensor]:
     function = module.functions["main"]
     try:
         made = _run(data, arguments)
-    except ImportError:
-        raise Unsupported("comparing needs jax: pip install jax") from None
+    except ImportError as error:
+        raise Unsupported(f"comparing needs jax: pip install jax ({error})") from None
     except Exception as error:  # MLIR's and XLA's have many kinds, none of them public
         raise Unsupported(f"this version of jax does not run the program: {error}") from error
     names = {name: name.partition(" ")[0] for name in function.result_names}

@@ -87,8 +87,10 @@ def _run(model: onnx.ModelProto, given: Mapping[str, Any]) -> dict[str, _Array]:
     """The numeric tensors that onnxruntime makes, by name."""
     try:
         import onnxruntime  # type: ignore[import-untyped]
-    except ImportError:
-        raise Unsupported("comparing needs onnxruntime: pip install onnxruntime") from None
+    except ImportError as error:
+        raise Unsupported(
+            f"comparing needs onnxruntime: pip install onnxruntime ({error})"
+        ) from None
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4  # errors come as exceptions

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from ingot.hal.printable import printable
 
@@ -38,10 +38,14 @@ def show_progress(what: str) -> Iterator[Callable[[str], None]]:
             print(f"\r\033[K{printable(line)}", end="", file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=show, daemon=True)
-    thread.start()
+    has_thread = False
+    with suppress(RuntimeError):  # the system starts no more of them
+        thread.start()
+        has_thread = True
     try:
         yield set_step
     finally:
         is_done.set()
-        thread.join()
+        if has_thread:
+            thread.join()
         print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -136,10 +136,10 @@ def _written(estimator: Any, rows: Any) -> Any:
         )
     try:
         import skl2onnx
-    except ImportError:
+    except ImportError as error:
         raise NotFound(
             "skl2onnx, which writes estimators as ONNX, is not installed: pip install "
-            "'ingot[sklearn]', or pass an ONNX model"
+            f"'ingot[sklearn]', or pass an ONNX model ({error})"
         ) from None
     if not hasattr(rows, "columns"):
         rows = np.asarray(rows)

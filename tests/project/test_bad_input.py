@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import ingot
 from ingot.__main__ import main
+from ingot.progress import show_progress
 from tests.support.assembler import copy_module
 
 OF_MODULES = ("inspect", "explore", "dis", "run", "bench", "strip", "record")
@@ -100,3 +105,27 @@ def test_a_disk_that_is_full(
         assert said.startswith(f"ingot {command[0]}: cannot write ")
         assert said.endswith(": the disk is full; make room, or write to another one")
         assert "'/dev/full'" in said or command[0] == "run"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="it takes a shell to close them")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed(closed: str, module: Path) -> None:
+    command = f'exec "{sys.executable}" -m ingot inspect "{module}" {closed}'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_system_without_threads(
+    module: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    monkeypatch.setattr("ingot.runtime.submission._readers", [])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with show_progress("waiting") as step:
+        step("on")
+    model = ingot.load(module)
+    with pytest.raises(ingot.OutOfMemory, match="no thread for futures: can't start"):
+        model.submit([1.0, 2.0])

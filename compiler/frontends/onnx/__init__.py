@@ -41,9 +41,9 @@ def import_onnx(
         raise CompileError(f'parameters is {parameters!r}, expected "embedded" or "external"')
     try:
         import onnx  # noqa: F401
-    except ImportError:
+    except ImportError as error:
         raise CompileError(
-            "reading ONNX models needs the onnx package: pip install 'ingot[onnx]'"
+            f"reading ONNX models needs the onnx package: pip install 'ingot[onnx]' ({error})"
         ) from None
     from ingot.compiler.frontends.onnx.importer import ImportOptions, import_model
     from ingot.compiler.frontends.onnx.malformed import MALFORMED

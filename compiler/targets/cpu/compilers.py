@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import selectors
 import shlex
 import shutil
 import signal
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -37,6 +39,7 @@ __all__ = [
     "find_compiler",
     "find_ziglang",
     "first_failure",
+    "read_object",
     "run_compiler",
 ]
 
@@ -89,6 +92,11 @@ __attribute__((visibility("default"))) const void *ingot_executable_query(uint32
 const void *ingot_executable_query(uint32_t version) { return version ? table : NULL; }
 """
 TIME_LIMIT = 1800  # seconds of one compiler, which takes a few for a file of kernels
+QUESTION_LIMIT = 120  # seconds of one that is asked for its version, or for a probe
+MOST_SAID = 1 << 20  # bytes of messages; a compiler that goes on is ended
+_TURN = 0.5  # seconds between looks at a compiler that says nothing
+_QUERY = b"ingot_executable_query"
+_MOST_OBJECT = 1 << 30  # bytes
 _GIVEN_UP = "compiling was given up"
 _INSTALL = "pip install ingot[cross] brings ziglang, which makes every variant"
 _MISSING = (
@@ -214,45 +222,74 @@ def _zig(command: tuple[str, ...], path: str) -> Compiler:
 
 
 def _said(command: Sequence[str]) -> str:
-    done = run_compiler(command)
+    done = run_compiler(command, seconds=QUESTION_LIMIT)
     return done.stdout or done.stderr
 
 
 def run_compiler(
-    command: Sequence[str], folder: Path | None = None
+    command: Sequence[str], folder: Path | None = None, seconds: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder. It reads no input; its messages may be of any encoding.
-    CompileError: it does not start, or does not end."""
-    group = _group.get()
+    """Run a command in a folder, where its temporary files are, too. It reads no input; its
+    messages may be of any encoding. CompileError: it does not start, does not end, or does not stop
+    writing messages."""
+    group = _group.get() or Compilers()
     try:
-        process = (group or Compilers()).start(
+        process = group.start(
             list(command),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            env={**os.environ, "LC_ALL": "C"},
-            start_new_session=group is not None,
+            env={**os.environ, "LC_ALL": "C", **({"TMPDIR": str(folder)} if folder else {})},
+            start_new_session=True,
         )
     except OSError as error:
         raise CompileError(f"the C compiler {command[0]} does not start: {error}") from None
     with process:
         try:
-            texts = process.communicate(timeout=TIME_LIMIT)
-        except subprocess.TimeoutExpired:
+            texts = _messages(process, TIME_LIMIT if seconds is None else seconds)
+        except subprocess.TimeoutExpired as error:
             raise CompileError(
-                f"the C compiler has not ended after {TIME_LIMIT} seconds: {shlex.join(command)}\n"
-                "set CC to another compiler"
+                f"the C compiler has not ended after {error.timeout} seconds: "
+                f"{shlex.join(command)}\nset CC to another compiler"
             ) from None
         finally:
             if process.returncode is None:
-                _end(process, group is not None)
-                process.kill()
-    if group is not None:
-        group.leave(process)
-    return subprocess.CompletedProcess(command, process.returncode, *texts)
+                _end(process)
+    group.leave(process)
+    decoded = [text.decode(errors="replace") for text in texts]
+    return subprocess.CompletedProcess(command, process.returncode, *decoded)
+
+
+def _messages(process: subprocess.Popen[bytes], seconds: float) -> Sequence[bytes]:
+    """What a process writes to both pipes until it has ended. What it has left running may hold
+    them for longer, such as the server of a wrapper that caches."""
+    if os.name != "posix":
+        return process.communicate(timeout=seconds)
+    end = time.monotonic() + seconds
+    said = {pipe: bytearray() for pipe in (process.stdout, process.stderr) if pipe}
+    with selectors.PollSelector() as selector:
+        for pipe in said:
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(_TURN)
+            for key, _ in ready:
+                piece = os.read(key.fd, 1 << 16)
+                said[key.fileobj] += piece  # type: ignore[index]
+                if not piece:
+                    selector.unregister(key.fileobj)
+            if sum(map(len, said.values())) > MOST_SAID:
+                text = bytes(said[process.stderr] or said[process.stdout])  # type: ignore[index]
+                raise CompileError(
+                    "the C compiler does not stop writing messages, such as "
+                    f"{_first_error(text.decode(errors='replace'))!r}; set CC to another compiler"
+                )
+            if not ready and process.poll() is not None:
+                break
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired([], seconds)
+    process.wait(max(0, end - time.monotonic()))
+    return [bytes(each) for each in said.values()]
 
 
 class Compilers:
@@ -260,7 +297,7 @@ class Compilers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[str]] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
         self._is_ended = False
         self._failure: CompileError | None = None
 
@@ -268,7 +305,7 @@ class Compilers:
         """What this thread runs is of them."""
         _group.set(self)
 
-    def start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
+    def start(self, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._is_ended:
                 raise CompileError(_GIVEN_UP)
@@ -276,7 +313,7 @@ class Compilers:
             self._running.add(process)
         return process
 
-    def leave(self, process: subprocess.Popen[str]) -> None:
+    def leave(self, process: subprocess.Popen[bytes]) -> None:
         """CompileError: it was ended."""
         with self._lock:
             self._running.discard(process)
@@ -294,15 +331,17 @@ class Compilers:
         with self._lock:
             self._is_ended = True
             for process in self._running:
-                _end(process, True)
+                _end(process)
 
 
-def _end(process: subprocess.Popen[str], has_group: bool) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it has started, whatever they do. Their temporary files lie in
+    a folder that goes."""
     with suppress(ProcessLookupError, PermissionError):  # the latter of macOS
-        if has_group and os.name == "posix":
-            os.killpg(process.pid, signal.SIGTERM)
+        if os.name == "posix":
+            os.killpg(process.pid, signal.SIGKILL)
         else:
-            process.terminate()
+            process.kill()
 
 
 def first_failure(make: Callable[[], CompileError]) -> CompileError:
@@ -331,15 +370,14 @@ def _failure(compiler: Compiler, variant: Variant) -> str | None:
     with tempfile.TemporaryDirectory(prefix="ingot-probe-") as folder:
         (Path(folder) / "probe.c").write_text(text, encoding="utf-8")
         for command in commands:
-            done = run_compiler(command, Path(folder))
+            done = run_compiler(command, Path(folder), QUESTION_LIMIT)
             if done.returncode != 0:
                 return _first_error(done.stderr)
         made = Path(folder) / output
         if not made.is_file():
             return "it ends without an error, and makes no object"
-        data = made.read_bytes()
-    if not _is_for(data, variant):
-        return "it makes objects of another format"
+        if read_object(made, variant, not variant.triple) is None:
+            return "it makes objects of another format"
     cache.write(key, b"")
     return None
 
@@ -349,11 +387,24 @@ def _first_error(text: str) -> str:
     return lines[0].strip()[:300] if lines else "it fails and says nothing"
 
 
-def _is_for(data: bytes, variant: Variant) -> bool:
+def read_object(path: Path, variant: Variant, is_linked: bool) -> bytes | None:
+    """A file's bytes, if it is an object for the variant that is whole: linked, with its export, or
+    not yet. None: a compiler ended without an error, and did not do its work."""
+    if not path.is_file() or path.stat().st_size > _MOST_OBJECT:
+        return None
+    data = path.read_bytes()
+    if is_linked and _QUERY not in data:
+        return None
     if variant.machine == "wasm32":
-        return data.startswith(b"\0asm")
-    return (
+        return data if data.startswith(b"\0asm") else None
+    number = int.from_bytes
+    is_wide = data[4:5] == b"\2"  # 64 bits
+    table, row = (data[40:48], data[58:62]) if is_wide else (data[32:36], data[46:50])
+    is_whole = (
         data.startswith(b"\x7fELF")
-        and data[16:18] == (_ELF_RELOCATABLE if variant.triple else _ELF_SHARED)
-        and int.from_bytes(data[18:20], "little") == _ELF_MACHINES[variant.machine]
+        and data[16:18] == (_ELF_SHARED if is_linked else _ELF_RELOCATABLE)
+        and number(data[18:20], "little") == _ELF_MACHINES[variant.machine]
+        and number(table, "little") + number(row[:2], "little") * number(row[2:], "little")
+        <= len(data)  # which ends with its table of sections
     )
+    return data if is_whole else None

@@ -17,7 +17,6 @@ import os
 import platform
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -36,6 +35,7 @@ from ingot.compiler.targets.cpu.compilers import (
     Compilers,
     find_compiler,
     first_failure,
+    read_object,
     run_compiler,
 )
 from ingot.compiler.targets.cpu.headers import HEADER_FOLDER
@@ -200,7 +200,13 @@ class Build:
 
     def submit(self, run: Callable[..., None], *arguments: object) -> Future[None]:
         """Run compilers when there is a core for them."""
-        return self._pool()[0].submit(run, *arguments)
+        try:
+            return self._pool()[0].submit(run, *arguments)
+        except RuntimeError as error:
+            raise CompileError(
+                f"the system does not let C compilers start: {error}; give this process more "
+                "memory, threads and processes"
+            ) from None
 
     def compile(
         self, compiler: Compiler, variant: Variant, file: _File, path: Path
@@ -218,15 +224,15 @@ class Build:
                 path.with_suffix(".o").write_bytes(known)
             else:
                 command = [*compiler.compile_command(variant), *_FOLDERS, *flags]
-                future = self.submit(self._compile, command, path, key)
+                future = self.submit(self._compile, command, path, key, variant)
             self._begun[key] = path.with_suffix(".o"), future
         return self._begun[key]
 
-    def _compile(self, command: Sequence[str], path: Path, key: str) -> None:
+    def _compile(self, command: Sequence[str], path: Path, key: str, variant: Variant) -> None:
         """Compile one of several files; what is done is kept if another fails."""
-        made = path.with_suffix(".o")
-        run([*command, path.name, "-o", made.name], path.parent)
-        self.cache.write(key, made.read_bytes())
+        command = [*command, path.name, "-o", path.with_suffix(".o").name]
+        run(command, path.parent)
+        self.cache.write(key, _made(command, path.parent, variant, is_linked=False))
 
     def _pool(self) -> tuple[ThreadPoolExecutor, Path]:
         if self._running is None:
@@ -297,6 +303,7 @@ class _Job:
         self.cached = self.cache.read(self.key)
         self.running: dict[Future[None], int] = {}
         self.objects: list[Path] = []  # of the files, if there are several
+        self._last: Sequence[str] = ()  # the command that makes the object
         if self.cached is None:
             self.folder = build.folder()
             self._start(build, files)
@@ -317,9 +324,10 @@ class _Job:
     def _build(self, file: str) -> None:
         """Make the object of one file."""
         first, *others = self.compiler.at_once(self.variant, "kernels.so", file)
-        run([*first, *_FOLDERS], self.folder)
-        for command in others:
-            run(command, self.folder)
+        self._last = [*first, *_FOLDERS]
+        run(self._last, self.folder)
+        for self._last in others:
+            run(self._last, self.folder)
 
     def finish(self) -> bytes:
         """The object's bytes, when all compilers have ended."""
@@ -327,8 +335,9 @@ class _Job:
             return self.cached
         if self.objects:
             names = [os.path.relpath(each, self.folder) for each in self.objects]
-            run(self.compiler.link_command(self.variant, "kernels.so", names), self.folder)
-        data = (self.folder / "kernels.so").read_bytes()
+            self._last = self.compiler.link_command(self.variant, "kernels.so", names)
+            run(self._last, self.folder)
+        data = _made(self._last, self.folder, self.variant, is_linked=True)
         self.cache.write(self.key, data)
         return data
 
@@ -492,17 +501,26 @@ def run(command: Sequence[str], folder: Path) -> None:
     done = run_compiler(command, folder)
     if done.returncode == 0 and (folder / command[command.index("-o") + 1]).is_file():
         return
-    raise first_failure(lambda: _failed(command, folder, done))
+    how = f"failed with exit status {done.returncode}" if done.returncode else "made no object"
+    if done.returncode < 0:
+        how = f"was ended by signal {-done.returncode}; perhaps memory ran out"
+    message = (done.stderr or done.stdout).strip()[:_MESSAGE_LENGTH]
+    raise first_failure(lambda: _failed(command, folder, how, message))
 
 
-def _failed(
-    command: Sequence[str], folder: Path, done: subprocess.CompletedProcess[str]
-) -> CompileError:
+def _made(command: Sequence[str], folder: Path, variant: Variant, is_linked: bool) -> bytes:
+    """What the command has made. CompileError: no whole object for the variant."""
+    data = read_object(folder / command[command.index("-o") + 1], variant, is_linked)
+    if data is None:
+        how = f"made no object for {variant.name}, and says it did"
+        raise first_failure(lambda: _failed(command, folder, how, ""))
+    return data
+
+
+def _failed(command: Sequence[str], folder: Path, how: str, message: str) -> CompileError:
     kept = Path(tempfile.mkdtemp(prefix="ingot-failed-"))
     for path in folder.glob("*.c"):
         shutil.copy(path, kept)
-    message = (done.stderr or done.stdout).strip()[:_MESSAGE_LENGTH]
-    how = f"failed with exit status {done.returncode}" if done.returncode else "made no object"
     return CompileError(
         f"the C compiler {how}:\n{message}\n"
         f"command: {shlex.join(command)}\nthe source was kept in {kept}\n"

@@ -14,8 +14,8 @@ def package(name: str) -> Any:
     """The module of this name. NotFound: its package is not installed."""
     try:
         return import_module(name)
-    except ImportError:
+    except ImportError as error:
         raise NotFound(
             f"texts of language models need the package {name.partition('.')[0]}, which is not "
-            "installed: pip install 'ingot[llm]'"
+            f"installed: pip install 'ingot[llm]' ({error})"
         ) from None

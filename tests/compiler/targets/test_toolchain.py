@@ -132,6 +132,7 @@ def test_code_without_vectors_is_compiled_once_for_all_variants(
     one = entry(["f32[]"], lambda b, x: b.op("neg", x))
     one.name = "entry_one"
     monkeypatch.setattr(toolchain, "run", run)
+    monkeypatch.setattr(toolchain, "read_object", lambda path, *_, **__: path.read_bytes())
     monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
     variants = [VARIANTS[name] for name in ("x86-64-v4", "x86-64-v3")]
     given = {each: [lower_map(one, each.target), *kernels(each.name)] for each in variants}
@@ -429,6 +430,9 @@ PROBED = 'case "$*" in *--version* | *probe*) exec gcc "$@"; esac; '
         ("cat; exit 1", "broken: it fails and says nothing"),  # it has no input to wait for
         ("kill -SEGV $$", "broken: it fails and says nothing"),
         (f"{PROBED} exit 0", "the C compiler made no object"),
+        (f"{PROBED} kill -KILL $$", "the C compiler was ended by signal 9; perhaps memory ran out"),
+        ("exec cat /dev/zero", "the C compiler does not stop writing messages, such as '\\x00"),
+        (f"{PROBED} yes 'an error' >&2", "writing messages, such as 'an error'; set CC"),
     ],
 )
 def test_what_is_no_compiler_is_told(
@@ -442,6 +446,69 @@ def test_what_is_no_compiler_is_told(
     monkeypatch.setattr(toolchain.tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(compilers, "find_ziglang", lambda: None)
     with pytest.raises(CompileError, match=re.escape(message)):
+        toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+
+
+HALF = 'gcc "$@"; eval "made=\\${$#}"; truncate -s -8 "$made"'
+OTHER = 'gcc "$@"; eval "made=\\${$#}"; cp /bin/sh "$made"'
+EMPTY = 'eval ": > \\${$#}"'
+
+
+@pytest.mark.skipif(os.name != "posix", reason="its compiler is a script of the shell")
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("script", [HALF, OTHER, EMPTY])
+def test_an_object_that_is_none_is_neither_taken_nor_kept(
+    script: str, many: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = (
+        f'for each; do case "$last" in -o) set -- "$@" "$each";; esac; last=$each; done; {script}'
+    )
+    (tmp_path / "cc").write_text(f"#!/bin/sh\n{PROBED}\n{made}\n")
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    monkeypatch.setattr(toolchain.tempfile, "tempdir", str(tmp_path))
+    if many:
+        monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
+    (tmp_path / "cache").mkdir()
+    with pytest.raises(CompileError, match="made no object for x86-64-v3, and says it did"):
+        toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(tmp_path / "cache"))
+    assert not list((tmp_path / "cache").iterdir())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="its compiler is a script of the shell")
+def test_what_a_compiler_leaves_running_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = f'#!/bin/sh\nsleep 60 & echo $! >> {tmp_path}/left\nexec gcc "$@"\n'
+    (tmp_path / "cc").write_text(script)
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
+    start = time.monotonic()
+    assert toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
+    assert time.monotonic() - start < 50
+    for each in (tmp_path / "left").read_text().split():
+        os.kill(int(each), signal.SIGKILL)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="its compiler is a script of the shell")
+def test_a_compiler_that_does_not_answer_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cc").write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n")
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
+    monkeypatch.setattr(compilers, "QUESTION_LIMIT", 0.2)
+    with pytest.raises(CompileError, match=r"has not ended after 0\.2 seconds: .*--version"):
+        compilers.find_compiler(VARIANTS["x86-64-v3"])
+
+
+def test_a_system_without_threads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with pytest.raises(CompileError, match="compilers start: can't start new thread; give"):
         toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
 
 

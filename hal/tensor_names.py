@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["INTERLEAVED", "LAYER", "OF_LAYER", "WHOLE", "kind_of", "plain_name", "product_name"]
+__all__ = [
+    "BARE",
+    "INTERLEAVED",
+    "LAYER",
+    "OF_LAYER",
+    "WHOLE",
+    "kind_of",
+    "plain_name",
+    "product_name",
+]
 
 INTERLEAVED = ("glm4", "ernie4_5", "command-r", "cohere2")
 """Architectures of which both kinds of files have rows that turn together as neighbours. GGUF files
@@ -28,6 +37,7 @@ LAYER = {
     "mlp.c_fc": "ffn_up",
     "mlp.c_proj": "ffn_down",
     "mlp.gate": "ffn_gate_inp",
+    "mlp.router": "ffn_gate_inp",
     "mlp.experts.*.gate_proj": "ffn_gate_exps",
     "mlp.experts.*.up_proj": "ffn_up_exps",
     "mlp.experts.*.down_proj": "ffn_down_exps",
@@ -40,8 +50,16 @@ LAYER = {
     "block_sparse_moe.experts.*.w3": "ffn_up_exps",
     "block_sparse_moe.experts.*.w2": "ffn_down_exps",
 }
-OF_LAYER = re.compile(r"model\.layers\.(\d+)\.(.*)\.(weight|bias)")
-"""A tensor of a layer: its number, the part, and weight or bias."""
+BARE = {
+    "self_attn.sinks": "attn_sinks.weight",
+    "mlp.experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    "mlp.experts.gate_up_proj_bias": "ffn_gate_up_exps.bias",
+    "mlp.experts.down_proj": "ffn_down_exps.weight",
+    "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
+}
+"""Tensors whose names do not end with weight or bias."""
+OF_LAYER = re.compile(r"model\.layers\.(\d+)\.(.*)")
+"""A tensor of a layer: its number, and the part with what it is."""
 
 
 _LANGUAGE = re.compile(r"^(model\.)?language_model\.(model\.|(?=lm_head))?")
@@ -61,8 +79,8 @@ def product_name(name: str) -> str:
     """The name of a product, as "blk.0.attn_q", by that of its module in a folder,
     "model.layers.0.self_attn.q_proj"; one that is not known stays."""
     name = plain_name(name)
-    if match := OF_LAYER.fullmatch(f"{name}.weight"):
-        number, part, _ = match.groups()
+    if match := OF_LAYER.fullmatch(name):
+        number, part = match.groups()
         return f"blk.{number}.{LAYER[part]}" if part in LAYER else name
     return WHOLE.get(name, name)
 

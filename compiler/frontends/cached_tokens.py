@@ -127,10 +127,18 @@ class Tokens:
         return b.value("convert", ends, dtype=I32)
 
     def attend(
-        self, q: Value, k: Value, v: Value, *, scale: float, window: int, cap: float
+        self,
+        q: Value,
+        k: Value,
+        v: Value,
+        *,
+        scale: float,
+        window: int,
+        cap: float,
+        sinks: Value | None = None,
     ) -> Value:
         """What tokens with q[count, n * heads, d] make of what they see of the pages k and v,
-        [count, n * heads * e]."""
+        [count, n * heads * e]. `sinks`[n * heads]: scores that take a part of the weights."""
         b, (texts, longest) = self.b, (self.rows.texts, self.rows.longest)
         (_, all_heads, d), (_, heads, _, e) = tensor_type(q).shape, tensor_type(v).shape
         group = known_dim(all_heads) // known_dim(heads)
@@ -139,7 +147,12 @@ class Tokens:
         q = b.value("transpose", q, permutation=(0, 2, 3, 1, 4))
         q = b.value("reshape", q, shape=(texts, heads, group * longest, d))
         sight = {"scale": scale, "window": window, "cap": cap, "ring": self.ring}
-        y = b.value("attention_paged", q, k, v, self.table, self._ends(group), **sight)
+        given = [q, k, v, self.table, self._ends(group)]
+        if sinks is not None:
+            sinks = b.value("reshape", sinks, shape=(heads, group))
+            sinks = b.value("broadcast", sinks, shape=(heads, group, longest), dimensions=(0, 1))
+            given.append(b.value("reshape", sinks, shape=(heads, group * longest)))
+        y = b.value("attention_paged", *given, **sight)
         y = b.value("reshape", y, shape=(texts, heads, group, longest, e))
         y = b.value("transpose", y, permutation=(0, 3, 1, 2, 4))
         y = b.value("reshape", y, shape=(texts, longest, all_heads * e))

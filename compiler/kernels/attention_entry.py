@@ -138,6 +138,16 @@ class AttentionEntry:
         share = b.op("tanh", b.op("mul", score, b.constant(1 / cap, F32, lanes)))
         return b.op("mul", share, b.constant(cap, F32, lanes))
 
+    def start(self, sink: Value | None, lanes: int = 1) -> tuple[Value, Value]:
+        """The greatest score, and the sum of weights, in front of the first key."""
+        b = self.b
+        lowest, zero = b.constant(-math.inf, F32, lanes), b.constant(0.0, F32, lanes)
+        if sink is None:
+            return lowest, zero
+        sink = b.broadcast(sink, lanes) if lanes_of(sink) != lanes else sink
+        is_none = b.op("compare", sink, lowest, direction="eq")
+        return sink, b.op("select", is_none, zero, b.constant(1.0, F32, lanes))
+
     def share(self, sum: Value, total: Value) -> Value:
         """What weights of this total make of a sum; 0 where pages have no keys."""
         b, lanes = self.b, lanes_of(total)

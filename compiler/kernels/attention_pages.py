@@ -33,7 +33,10 @@ class Pages:
         self.entry = entry
         attributes = AttentionPaged.of(entry.root)
         self.window, self.cap, self.ring = attributes.window, attributes.cap, attributes.ring
-        self.table, self.ends = (view_of(entry.function, each) for each in entry.root.operands[3:])
+        self.table, self.ends, *sinks = (
+            view_of(entry.function, each) for each in entry.root.operands[3:]
+        )
+        self.sinks = sinks[0] if sinks else None
         self.count, self.heads = entry.k.shape[:2]
         self.length = entry.k.shape[-2]
         self.keys: Dim = self.table.shape[1] * self.length
@@ -71,14 +74,24 @@ class Pages:
     def ends_of(self, queries: Value) -> Value:
         """The ends of a vector of queries."""
         b, lanes = self.entry.b, lanes_of(queries)
-        first = b.mul(self._item()[0], b.dim(self.ends.strides[0]))
-        first = b.add(b.dim(self.ends.offset), first)
-        step = b.broadcast(b.value(b.dim(self.ends.strides[1])), lanes)
-        at = b.op("add", b.op("mul", queries, step), b.broadcast(b.value(first), lanes))
-        ends = b.convert(b.gather(self.entry.binding(self.ends, 4), at), I64)
+        ends = b.convert(self._gathered(self.ends, 4, self._item()[0], queries), I64)
         most = b.min(_MOST, b.dim(_MOST if self.ring else self.keys))
         ends = b.op("min", ends, b.broadcast(b.value(most), lanes))
         return b.convert(b.op("max", ends, b.constant(0, I64, lanes)), I32)
+
+    def sink(self, query: Index) -> Value | None:
+        """The sink of a query, if there is one."""
+        if self.sinks is None:
+            return None
+        at = self._at(self.sinks, self._item()[1], query)
+        return self.entry.load(self.sinks, 5, at)
+
+    def sinks_of(self, queries: Value) -> Value | None:
+        """Those of a vector of queries."""
+        if self.sinks is None:
+            return None
+        sinks = self._gathered(self.sinks, 5, self._item()[1], queries)
+        return self.entry.b.convert(sinks, F32)
 
     def hide(self, key: Index, ends: Value, score: Value) -> Value:
         """The scores of a key, or of keys, for queries with these ends, -inf for those that do not
@@ -108,6 +121,17 @@ class Pages:
 
     def _number(self, view: View, operand: int, row: Index, column: Index) -> Index:
         b = self.entry.b
+        memory = self.entry.binding(view, operand)
+        return b.convert(b.load(memory, self._at(view, row, column)), I64)
+
+    def _at(self, view: View, row: Index, column: Index) -> Index:
+        b = self.entry.b
         at = b.add(b.dim(view.offset), b.mul(row, b.dim(view.strides[0])))
-        at = b.add(at, b.mul(column, b.dim(view.strides[1])))
-        return b.convert(b.load(self.entry.binding(view, operand), at), I64)
+        return b.add(at, b.mul(column, b.dim(view.strides[1])))
+
+    def _gathered(self, view: View, operand: int, row: Index, columns: Value) -> Value:
+        b, lanes = self.entry.b, lanes_of(columns)
+        first = b.broadcast(b.value(self._at(view, row, 0)), lanes)
+        step = b.broadcast(b.value(b.dim(view.strides[1])), lanes)
+        at = b.op("add", b.op("mul", columns, step), first)
+        return b.gather(self.entry.binding(view, operand), at)

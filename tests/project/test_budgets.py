@@ -21,10 +21,10 @@ LINES = {
     "compiler": 2480,
     "compiler/bundling": 720,
     "compiler/dispatch": 2190,
-    "compiler/frontends": 36740,
-    "compiler/graph": 10705,
+    "compiler/frontends": 36870,
+    "compiler/graph": 10715,
     "compiler/ir": 2270,
-    "compiler/kernels": 14020,
+    "compiler/kernels": 14055,
     "compiler/stream": 1610,
     "compiler/targets": 4460,
     "compiler/vm": 2610,
@@ -36,7 +36,7 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1380,
     "csrc/vm": 2330,
-    "hal": 2456,
+    "hal": 2470,
     "runtime": 3190,
     "python/ingot": 4100,
     "python/ingot/explorer": 1900,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 114910
+IN_ALL = 115110
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -111,6 +111,17 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "stablelm": ("StableLm", {"use_qkv_bias": True}),
     "starcoder2": ("Starcoder2", {"sliding_window": 4}),
     "arcee": ("Arcee", {}),
+    "gpt-oss": (
+        "GptOss",
+        {
+            "num_hidden_layers": 3,
+            "sliding_window": 3,
+            "head_dim": 16,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "rope_parameters": {**_YARN, "rope_theta": 100.0, "truncate": False},
+        },
+    ),
     "qwen3 experts": ("Qwen3Moe", {**_MOE, "head_dim": 16, "norm_topk_prob": True}),
 }
 """The class of each and its options beyond `_SIZES`."""

@@ -65,9 +65,8 @@ class Shape:
 
     def has_window(self, layer: int) -> bool:
         """Whether a layer sees the last positions only."""
-        period = {"gemma2": 2, "gemma3": 6, "olmo2": 4, "exaone4": 4, "cohere2": 4}.get(
-            self.architecture, 0
-        )
+        periods = {"gemma2": 2, "gemma3": 6, "olmo2": 4, "exaone4": 4, "cohere2": 4, "gpt-oss": 2}
+        period = periods.get(self.architecture, 0)
         if "attention.sliding_window" not in self.metadata:
             return False
         if self.architecture == "phi3":
@@ -135,6 +134,10 @@ SHAPES = {
     "stablelm": Shape("stablelm", rope_length=8),
     "starcoder2": Shape("starcoder2"),
     "arcee": Shape("arcee"),
+    "gpt-oss": Shape("gpt-oss", layers=3, experts=4, feed=32, metadata={
+        "attention.sliding_window": 3, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+        "rope.scaling.original_context_length": 16, "rope.freq_base": 100.0,
+    }),
     "mixtral": Shape(experts=4, feed=32),
     "qwen2moe": Shape("qwen2moe", experts=6, chosen=3, feed=32, shared=48),
     "qwen3moe": Shape("qwen3moe", experts=8, feed=32),
@@ -194,6 +197,8 @@ def write_model(
         values = random.normal(0, scale, dims).astype(np.float32)
         if name.endswith("norm.weight"):
             values += 1
+        if name.endswith("attn_sinks.weight"):
+            values += 1
         if name == "rope_freqs.weight":
             values = random.uniform(1, 8, dims).astype(np.float32)
         chosen = "F32" if len(dims) == 1 else (types or {}).get(name.split(".")[-2], type)
@@ -243,6 +248,14 @@ _BIASED = {
     **dict.fromkeys(("qwen2", "qwen2moe", "qwen2vl", "glm4"), _QKV),
     "stablelm": (*_QKV, "attn_norm", "ffn_norm"),
     "starcoder2": (*_QKV, "attn_output", "ffn_up", "ffn_down", "attn_norm", "ffn_norm"),
+    "gpt-oss": (
+        *_QKV,
+        "attn_output",
+        "ffn_gate_inp",
+        "ffn_gate_exps",
+        "ffn_up_exps",
+        "ffn_down_exps",
+    ),
 }
 """Parts of layers that have a bias."""
 
@@ -277,6 +290,8 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         del layer["attn_norm"], layer["ffn_norm"]
     if shape.is_parallel:
         del layer["ffn_norm"]
+    if has == "gpt-oss":
+        layer |= {"post_attention_norm": layer.pop("ffn_norm"), "attn_sinks": (shape.heads,)}
     if has in ("gemma2", "gemma3", "olmo2", "exaone4", "glm4"):
         layer |= {"post_attention_norm": (width,), "post_ffw_norm": (width,)}
     result = {"token_embd.weight": (shape.vocabulary, width)}
@@ -285,7 +300,8 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
     for number in range(shape.layers):
         result |= {f"blk.{number}.{part}.weight": dims for part, dims in layer.items()}
         for part in _BIASED.get(has, ()):
-            result[f"blk.{number}.{part}.bias"] = layer[part][:1]
+            dims = layer[part]
+            result[f"blk.{number}.{part}.bias"] = dims[: max(len(dims) - 1, 1)]
     result["output_norm.weight"] = (width,)
     if has in ("stablelm", "starcoder2"):
         result["output_norm.bias"] = (width,)
@@ -308,6 +324,8 @@ def logits(shape: Shape, weights: Mapping[str, Array], ids: Array) -> Array:
         part["factors"] = w.get("rope_freqs.weight", np.ones(1))
         before = _normed(x, part, "attn_norm")
         y = _attention(shape, part, before, layer)
+        if shape.architecture == "gpt-oss":
+            part["ffn_norm.weight"] = part.pop("post_attention_norm.weight")
         x = x + _normed(y, part, "post_attention_norm") * scale["residual"]
         feed = _mixture if shape.experts else _feed_forward
         y = feed(shape, part, before if shape.is_parallel else _normed(x, part, "ffn_norm"))
@@ -321,11 +339,19 @@ def logits(shape: Shape, weights: Mapping[str, Array], ids: Array) -> Array:
     return _capped(y, shape.metadata.get("final_logit_softcapping"))
 
 
+_NETWORK = ("up", "gate_exps", "up_exps", "down_exps")
+
+
 def _feed_forward(
     shape: Shape, part: Mapping[str, Array], x: Array, suffix: str = "", index: Any = ...
 ) -> Array:
     gate, up, down = (part.get(f"ffn_{n}{suffix}.weight", x)[index] for n in ("gate", "up", "down"))
-    up = x @ up.T + part.get("ffn_up.bias", 0)
+    bias = {n: part[f"ffn_{n}.bias"][index] for n in _NETWORK if f"ffn_{n}.bias" in part}
+    up = x @ up.T + bias.get(f"up{suffix}", 0)
+    if shape.architecture == "gpt-oss":
+        gate, up = np.minimum(x @ gate.T + bias[f"gate{suffix}"], 7), np.clip(up, -7, 7)
+        active = gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+        return active @ down.T + bias[f"down{suffix}"]
     if shape.architecture == "arcee":
         return np.maximum(up, 0) ** 2 @ down.T
     if shape.architecture == "starcoder2":
@@ -342,7 +368,7 @@ def _gelu(x: Array) -> Array:
 
 
 def _mixture(shape: Shape, part: Mapping[str, Array], x: Array) -> Array:
-    routed = np.exp(x @ part["ffn_gate_inp.weight"].T)
+    routed = np.exp(x @ part["ffn_gate_inp.weight"].T + part.get("ffn_gate_inp.bias", 0))
     shares = routed / routed.sum(-1, keepdims=True)
     y = np.zeros_like(x)
     for row, share in enumerate(shares):
@@ -404,8 +430,9 @@ def _attention(shape: Shape, part: Mapping[str, Array], x: Array, layer: int) ->
     if shape.has_window(layer):
         seen &= ~np.tri(count, k=-shape.metadata["attention.sliding_window"], dtype=bool)
     scores = np.where(seen, scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights /= weights.sum(-1, keepdims=True)
+    weights = np.exp(scores)
+    sinks = np.exp(part["attn_sinks.weight"])[:, None, None] if "attn_sinks.weight" in part else 0
+    weights /= weights.sum(-1, keepdims=True) + sinks
     y = np.einsum("hij,jhd->ihd", weights, v)
     return y.reshape(count, -1) @ part["attn_output.weight"].T + part.get("attn_output.bias", 0)
 

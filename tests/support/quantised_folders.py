@@ -151,6 +151,46 @@ def llm_int8(w: Array) -> Written:
     return parts, (codes * (most / 127)[:, None]).astype(np.float32)
 
 
+_F4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def mxfp4(w: Array) -> Written:
+    """Blocks of f4e2m1fn, the exponent of whose greatest number is 2, of w[..., n, k]."""
+    groups = w.reshape(*w.shape[:-1], -1, 32)
+    _, exponents = np.frexp(np.abs(groups).max(-1))
+    exponents = exponents - 3
+    shares = groups / 2.0 ** exponents[..., None]
+    places = np.abs(np.abs(shares)[..., None] - _F4).argmin(-1)
+    codes = (places + 8 * (shares < 0)).astype(np.uint8)
+    numbers = np.where(codes < 8, 1, -1) * _F4[codes % 8] * 2.0 ** exponents[..., None]
+    parts = {
+        "blocks": codes[..., ::2] | codes[..., 1::2] << 4,
+        "scales": (exponents + 127).astype(np.uint8),
+    }
+    return parts, numbers.reshape(w.shape).astype(np.float32)
+
+
+def write_gpt_oss(folder: Path, config: Any, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Write a folder of gpt-oss as it was published, whose experts are MXFP4, rows of each; gives
+    the numbers of all its weights."""
+    from safetensors.numpy import save_file
+
+    folder.mkdir(exist_ok=True)
+    quantization = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    text = json.dumps({**config, "quantization_config": quantization})
+    (folder / "config.json").write_text(text)
+    tensors, plain = {}, {}
+    for name, value in weights.items():
+        if value.ndim != 3:
+            tensors[name], plain[name] = value, value
+            continue
+        parts, numbers = mxfp4(value.swapaxes(1, 2))
+        plain[name] = np.ascontiguousarray(numbers.swapaxes(1, 2))
+        tensors |= {f"{name}_{part}": np.ascontiguousarray(each) for part, each in parts.items()}
+    save_file(tensors, folder / "model.safetensors")
+    return plain
+
+
 def write_quantised(
     folder: Path,
     config: Mapping[str, Any],

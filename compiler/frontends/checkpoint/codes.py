@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import ClassVar
 
-from ingot.compiler.frontends.gguf.blocks import decode
+from ingot.compiler.frontends.gguf.blocks import TWICE_F4, decode
 from ingot.compiler.frontends.gguf.fields import Fields
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.graph.forms.repeats import repeated
@@ -21,7 +21,17 @@ from ingot.compiler.ir.dims import known_dim, known_dims
 from ingot.hal.gguf import GgufTensor
 from ingot.hal.spec import dtype
 
-__all__ = ["ORDER", "Awq", "Floats", "Form", "Gptq", "Integers", "Packed", "WrongPartsError"]
+__all__ = [
+    "ORDER",
+    "Awq",
+    "Floats",
+    "Form",
+    "Gptq",
+    "Integers",
+    "Mxfp4",
+    "Packed",
+    "WrongPartsError",
+]
 
 Parts = Mapping[str, GgufTensor]
 Values = Mapping[str, Value]
@@ -46,6 +56,10 @@ class Form:
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     unread: ClassVar[tuple[str, ...]] = ()
     """Names of tensors that say nothing more."""
+    weight: ClassVar[str] = ".weight"
+    """What the float weight has behind the module's name."""
+    mark: ClassVar[str] = "."
+    """What stands between the module's name and a part's."""
 
     def shape(self, parts: Parts) -> Shape:
         """[..., n, k]. WrongPartsError: the parts do not fit together."""
@@ -329,6 +343,40 @@ class Floats(Form):
         scales = f.reshape(floats(name, values, parts, f), shape)
         x = f.b.value("bitcast", values["weight"], dtype=dtype("f8e4m3fn"))
         return scaled(x, scales, 0, f, block)
+
+
+@dataclass(frozen=True)
+class Mxfp4(Form):
+    """Pairs of f4e2m1fn in bytes, 32 numbers of a row with one exponent."""
+
+    title = "MXFP4"
+    needed: ClassVar = {"blocks": ("U8",), "scales": ("U8",)}
+    weight = ""
+    mark = "_"
+
+    def shape(self, parts: Parts) -> Shape:
+        shape = parts["blocks"].shape
+        if len(shape) < 3 or shape[-1] != _MX_BYTES:
+            raise WrongPartsError(
+                f"its blocks have the shape {list(shape)}, expected rows of groups of {_MX_BYTES} "
+                "bytes"
+            )
+        *outer, n, groups, _ = shape
+        _expect("scales", parts, (*outer, n, groups))
+        return (*outer, n, groups * 2 * _MX_BYTES)
+
+    def used(self, parts: Parts) -> tuple[str, ...]:
+        return ("blocks", "scales")
+
+    def numbers(self, values: Values, parts: Parts, f: Fields) -> Value:
+        *outer, groups, length = known_dims(tensor_type(values["blocks"]).shape)
+        bytes = f.reshape(values["blocks"], (*outer, groups * length))
+        codes = f.of_table(f.stream(bytes, 4), TWICE_F4)
+        return scaled(codes, f.half_power(values["scales"]), 0, f)
+
+
+_MX_BYTES = 16
+"""Bytes of a block."""
 
 
 @dataclass(frozen=True)

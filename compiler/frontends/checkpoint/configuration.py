@@ -52,6 +52,7 @@ MODEL_TYPES = {
     "stablelm": ARCHITECTURES["stablelm"],
     "starcoder2": replace(ARCHITECTURES["starcoder2"], window_period=-1),
     "arcee": replace(ARCHITECTURES["arcee"], is_interleaved=False),
+    "gpt_oss": replace(ARCHITECTURES["gpt-oss"], network_norm="ffn_norm", has_paired_gates=True),
 }
 """Models that can be compiled, by their `model_type`; of those that see images too, their
 `text_config` has it."""
@@ -106,6 +107,7 @@ _ROPE = {
     "rope.scaling.original_context_length": "original_max_position_embeddings",
     "rope.scaling.yarn_beta_fast": "beta_fast",
     "rope.scaling.yarn_beta_slow": "beta_slow",
+    "rope.scaling.truncate": "truncate",
     "rope.scaling.low_freq_factor": "low_freq_factor",
     "rope.scaling.high_freq_factor": "high_freq_factor",
     "rope.scaling.short_factor": "short_factor",
@@ -119,6 +121,7 @@ _ACTIVATIONS = {
     "silu": ("silu",),
     "gelu": ("gelu_pytorch_tanh", "gelu_tanh", "gelu"),
     "relu2": ("relu2",),
+    "swiglu_oai": ("silu",),
 }
 _WINDOW = "sliding_attention"
 
@@ -146,11 +149,7 @@ def read_config(folder: Checkpoint) -> Configuration:
     if not config.get("use_sliding_window", True):
         flat.pop("sliding_window", None)
     keys = Keys(flat, name, names | {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()})
-    if rope.get("truncate", True) is not True:
-        keys.problems.append(
-            f"the key '{_SHOWN_ROPE}truncate' is {shown(rope['truncate'])}, which is not supported"
-        )
-    _check_factors(rope, keys)
+    _check_rope(rope, keys)
     for key in _WITHOUT.get(name, ()):
         if config.get(key):
             keys.problems.append(f"the key '{key}' is {shown(config[key])}, which is not supported")
@@ -173,8 +172,13 @@ def read_config(folder: Checkpoint) -> Configuration:
 _FACTORS = ("attention_factor", "factor", "mscale", "mscale_all_dim")
 
 
-def _check_factors(rope: Mapping[str, Any], keys: Keys) -> None:
+def _check_rope(rope: Mapping[str, Any], keys: Keys) -> None:
     """Factors of rotations are numbers that f32 holds, and no less than 0."""
+    truncate = rope.get("truncate", True)
+    if not isinstance(truncate, bool):
+        keys.problems.append(
+            f"the key '{_SHOWN_ROPE}truncate' is {shown(truncate)}, expected true or false"
+        )
     for key in _FACTORS:
         given = rope.get(key)
         if isinstance(given, (int, float)) and not 0 <= given < 1e30:

@@ -15,6 +15,7 @@ from ingot.compiler.frontends.checkpoint.codes import (
     Form,
     Gptq,
     Integers,
+    Mxfp4,
     Packed,
     WrongPartsError,
     permutation,
@@ -146,8 +147,9 @@ class _Reader:
         problems: list[str] = []
         for kind, choose in self.forms.items():
             main, *_ = kind.needed
-            for name in [each for each in self.rest if each.endswith(f".{main}")]:
-                module = name[: -len(main) - 1]
+            end = f"{kind.mark}{main}"
+            for name in [each for each in self.rest if each.endswith(end)]:
+                module = name.removesuffix(end)
                 parts = dict(self._parts(kind, module))
                 if any(part not in parts for part in kind.needed):
                     continue
@@ -155,9 +157,9 @@ class _Reader:
                 if form is None:
                     continue
                 for part in (*kind.needed, *kind.optional, *kind.unread):
-                    self.found.pop(f"{module}.{part}", None)
-                    self.rest.pop(f"{module}.{part}", None)
-                weight = f"{module}.weight"
+                    self.found.pop(f"{module}{kind.mark}{part}", None)
+                    self.rest.pop(f"{module}{kind.mark}{part}", None)
+                weight = f"{module}{kind.weight}"
                 try:
                     self.found[weight] = CodedTensor.of(weight, form, parts)
                 except WrongPartsError as error:
@@ -169,7 +171,7 @@ class _Reader:
 
     def _parts(self, kind: type[Form], module: str) -> Iterator[tuple[str, GgufTensor]]:
         for part, types in {**kind.optional, **kind.needed}.items():
-            tensor = self.all.get(f"{module}.{part}")
+            tensor = self.all.get(f"{module}{kind.mark}{part}")
             if tensor is not None and tensor.type.name in types:
                 yield part, tensor
 
@@ -316,6 +318,11 @@ def _bitsandbytes(config: Config) -> _Forms:
     return {Integers: lambda module: integers}
 
 
+def _mxfp4(config: Config) -> _Forms:
+    form = Mxfp4()
+    return {Mxfp4: lambda module: form}
+
+
 METHODS: Mapping[str, Callable[[Config], _Forms]] = {
     "gptq": _gptq,
     "awq": _awq,
@@ -324,5 +331,6 @@ METHODS: Mapping[str, Callable[[Config], _Forms]] = {
     "fp8": _fp8,
     "fbgemm_fp8": _fp8,
     "bitsandbytes": _bitsandbytes,
+    "mxfp4": _mxfp4,
 }
 """Methods that can be read, by their `quant_method`."""

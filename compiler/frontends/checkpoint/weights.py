@@ -18,7 +18,7 @@ from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import GgufTensor
 from ingot.hal.spec import dtype
-from ingot.hal.tensor_names import LAYER, OF_LAYER, WHOLE, plain_name
+from ingot.hal.tensor_names import BARE, LAYER, OF_LAYER, WHOLE, plain_name
 
 __all__ = ["CheckpointWeights", "Renamed"]
 
@@ -50,6 +50,7 @@ class Renamed:
     ) -> None:
         self.folder = folder
         self.is_gemma = c.name.startswith("gemma")
+        self.has_joined_experts = c.architecture.has_paired_gates
         self.layer = LAYER | _OTHERWISE.get(c.name, {})
         self.tensors: dict[str, GgufTensor] = {}
         self.own: dict[str, str] = {}
@@ -77,14 +78,21 @@ class Renamed:
             if other == part:
                 return f"{own}.{last}"
         _, number, part = [*part.split(".", 2), "", ""][:3]
+        for own, other in BARE.items():
+            if other == f"{part}.{last}" and self.has_joined_experts:
+                return f"model.layers.{number}.{own}"
         own = next((own for own, other in self.layer.items() if other == part), part)
         return f"model.layers.{number}.{own}.{last}"
 
     def _of(self, name: str) -> str:
         name = plain_name(name)
         if match := OF_LAYER.fullmatch(name):
-            number, part, last = match.groups()
-            return f"blk.{number}.{self.layer[part]}.{last}" if part in self.layer else name
+            number, rest = match.groups()
+            if rest in BARE:
+                return f"blk.{number}.{BARE[rest]}"
+            part, _, last = rest.rpartition(".")
+            is_known = part in self.layer and last in ("weight", "bias")
+            return f"blk.{number}.{self.layer[part]}.{last}" if is_known else name
         part, _, last = name.rpartition(".")
         return f"{WHOLE[part]}.{last}" if part in WHOLE else name
 
@@ -96,6 +104,7 @@ class CheckpointWeights(Weights):
     def __init__(self, file: Renamed, codes: str | None) -> None:
         super().__init__(file)
         self.is_gemma, self.codes = file.is_gemma, codes
+        self.has_columns = file.has_joined_experts  # of experts, where others have rows
 
     def vector(self, name: str, length: int) -> Value:
         tensor = self.file.tensors.get(name)
@@ -110,7 +119,12 @@ class CheckpointWeights(Weights):
         tensor = self.file.tensors.get(name)
         if isinstance(tensor, CodedTensor):
             return self._of_codes(tensor, name, shape)
-        numbers = super()._numbers(name, shape, heads)
+        if self.has_columns and len(shape) == 3:
+            *outer, length, k = shape
+            numbers = super()._numbers(name, (*outer, k, length), heads)
+            numbers = self.builder.value("transpose", numbers, permutation=(0, 2, 1))
+        else:
+            numbers = super()._numbers(name, shape, heads)
         is_router = name.endswith(("ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"))
         if self.codes is None or len(shape) == 1 or shape[-1] % _GROUP or is_router:
             return numbers

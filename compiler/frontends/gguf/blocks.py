@@ -19,7 +19,7 @@ from ingot.compiler.ir.dims import known_dim
 from ingot.hal.gguf import BLOCK_TYPES, GgufTensor
 from ingot.hal.spec import dtype
 
-__all__ = ["DECODED", "decode", "parameter"]
+__all__ = ["DECODED", "TWICE_F4", "decode", "parameter"]
 
 U8 = "u8"
 
@@ -76,7 +76,8 @@ def _q5_1(x: Blocks) -> Value:
 
 
 _IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-_TWICE_F4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+TWICE_F4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+"""Twice the numbers of f4e2m1fn, by their bits."""
 
 
 def _iq4_nl(x: Blocks) -> Value:
@@ -103,18 +104,13 @@ def _nvfp4(x: Blocks) -> Value:
     zero = x.b.full(0.0, "f32", tensor_type(scale).shape)
     scale = x.b.value("select", is_nan, zero, scale)
     scale = x.float(x.b.value("convert", scale, dtype=dtype("f16")))
-    return x.looked_up(x.ends(x.fields(x.take(4, 8), 2, 4), 4, 16), scale, _TWICE_F4)
+    return x.looked_up(x.ends(x.fields(x.take(4, 8), 2, 4), 4, 16), scale, TWICE_F4)
 
 
 def _mxfp4(x: Blocks) -> Value:
     """Twice the numbers of f4e2m1fn, times 2 to the power of a byte less 128."""
-    exponent = x.b.value("convert", x.reshape(x.take(1), x.outer), dtype=dtype("u16"))
-    normal = x.apply("shift_left", x.apply("sub", exponent, 1), 7)
-    small = x.b.value("shift_left", x.b.full(1 << 5, "u16", x.outer), exponent)
-    is_small = x.compared(exponent, 2, "lt")
-    bits = x.b.value("select", is_small, small, normal)
-    scale = x.float(x.b.value("bitcast", bits, dtype=dtype("bf16")))
-    return x.looked_up(x.ends(x.fields(x.take(16), 2, 4), 32), scale, _TWICE_F4)
+    scale = x.half_power(x.reshape(x.take(1), x.outer))
+    return x.looked_up(x.ends(x.fields(x.take(16), 2, 4), 32), scale, TWICE_F4)
 
 
 def _scales_and_minima(x: Blocks) -> tuple[Value, Value]:

@@ -70,14 +70,17 @@ class Cache:
             local = Turned(b, positions, at.before, ring)
         return Cache(c, full, local, caches)
 
-    def attend(self, q: Value, k: Value, v: Value, layer: int) -> Value:
+    def attend(self, q: Value, k: Value, v: Value, layer: int, sinks: Value | None) -> Value:
         """What tokens with q[count, heads, d] make of what they see, [count, heads * e]: the
         keys[count, kv_heads, d] and values[count, kv_heads, e] of this call are put into the cache
-        of the layer first."""
+        of the layer first. `sinks` as for `Tokens.attend`."""
         c, is_local = self.c, self.c.has_window(layer)
         tokens, seen = self.local if is_local else self.full, []
         for place, x in enumerate((k, v), 2 * layer):
             self.caches[place], pages = tokens.put(self.caches[place], x)
             seen.append(pages)
         window = c.window if is_local else 0
-        return tokens.attend(q, *seen, scale=c.scale, window=window, cap=c.attention_cap)
+        k, v = seen
+        return tokens.attend(
+            q, k, v, scale=c.scale, window=window, cap=c.attention_cap, sinks=sinks
+        )

@@ -33,7 +33,7 @@ class Architecture:
 
     is_interleaved: bool = False  # rotary embedding turns neighbours, not halves
     scales_embedding: bool = False  # by the root of the width
-    activation: str = "silu"  # or gelu, the one with tanh, or relu2, the square of relu
+    activation: str = "silu"  # gelu, the one with tanh; relu2, the square of relu; or swiglu_oai
     window_period: int = 0  # of so many layers the last attends to all positions; 0: all do
     local_rope_base: float | None = None  # of layers with a window
     large_layers: int = 0  # a model of so many layers scales scores by width / heads
@@ -46,6 +46,8 @@ class Architecture:
     rotates_windows_only: bool = False  # where some layers have windows
     has_plain_windows: bool = False  # layers with windows rotate by the base alone
     divides_logits: bool = False  # by their scale
+    network_norm: str = "ffn_norm"  # the tensor of the norm in front of networks
+    has_paired_gates: bool = False  # rows of gate and up of joined experts take turns
 
 
 ARCHITECTURES = {
@@ -87,6 +89,9 @@ ARCHITECTURES = {
     "stablelm": Architecture(is_centered=True),
     "starcoder2": Architecture(is_centered=True, is_gated=False, activation="gelu"),
     "arcee": Architecture(is_interleaved=True, is_gated=False, activation="relu2"),
+    "gpt-oss": Architecture(
+        window_period=2, activation="swiglu_oai", network_norm="post_attention_norm"
+    ),
 }
 """Architectures that can be compiled, by their names in `general.architecture`. Mistral and
 Mixtral have files of `llama`, OLMo 3 of `olmo2`. A period of -1: all layers have a window, if the
@@ -122,6 +127,8 @@ class Configuration:
     residual_scale: float  # of what is added to a token's numbers
     logit_scale: float
     temperature_scale: float  # queries grow with the logarithm of their position; 0: they do not
+    swiglu_alpha: float  # of swiglu_oai: what gates are multiplied by under the logistic
+    swiglu_limit: float  # and the greatest magnitude in front of it
 
     def has_window(self, layer: int) -> bool:
         """Whether a layer attends to the last positions only."""
@@ -241,6 +248,8 @@ def _read(
         residual_scale=keys.number("residual_scale", 1.0),
         logit_scale=1 / logit_scale if architecture.divides_logits else logit_scale,
         temperature_scale=keys.number("attention.temperature_scale", 0.0),
+        swiglu_alpha=keys.number("swiglu_alpha", 1.702),
+        swiglu_limit=keys.number("swiglu_limit", 7.0),
         rope=rope,
     )
 

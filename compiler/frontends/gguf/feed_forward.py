@@ -54,8 +54,18 @@ def _network(
     else:
         joined = weights.linear(x, f"{name}.ffn_up{suffix}", 2 * length)
         gate, up = (part(joined, 1, i * length, (i + 1) * length, b) for i in (0, 1))
-    hidden = b.value("mul", _active(gate, c.architecture.activation, b), up)
-    return weights.linear(hidden, f"{name}.ffn_down{suffix}", c.width)
+    return weights.linear(_gated(gate, up, c, b), f"{name}.ffn_down{suffix}", c.width)
+
+
+def _gated(gate: Value, up: Value, c: Configuration, b: Builder) -> Value:
+    """What comes before the last product: gate, active, times up."""
+    if c.architecture.activation != "swiglu_oai":
+        return b.value("mul", _active(gate, c.architecture.activation, b), up)
+    shape = tensor_type(gate).shape
+    least, most = (b.full(sign * c.swiglu_limit, F32, shape) for sign in (-1.0, 1.0))
+    gate, up = b.value("min", gate, most), b.value("clamp", least, up, most)
+    gate = b.value("mul", gate, b.value("logistic", times(gate, c.swiglu_alpha, b)))
+    return b.value("mul", gate, b.value("add", up, b.full(1.0, F32, shape)))
 
 
 def _active(x: Value, activation: str, b: Builder) -> Value:
@@ -77,11 +87,16 @@ class _Mixture:
 
     def __init__(self, c: Configuration, weights: Weights, name: str) -> None:
         self.c, self.weights, self.b, self.name = c, weights, weights.builder, name
-        wide, narrow = (c.experts, c.expert_length, c.width), (c.experts, c.width, c.expert_length)
-        shapes = {"gate": wide, "up": wide, "down": narrow}
-        self.stacks = {
-            part: weights.stack(f"{name}.ffn_{part}_exps", shape) for part, shape in shapes.items()
-        }
+        self.is_joined = f"{name}.ffn_gate_up_exps.weight" in weights
+        fronts = {"gate_up": 2} if self.is_joined else {"gate": 1, "up": 1}
+        shapes = {each: (count * c.expert_length, c.width) for each, count in fronts.items()}
+        shapes["down"] = (c.width, c.expert_length)
+        self.stacks, self.biases = dict[str, Value](), dict[str, Value]()
+        for each, (length, k) in shapes.items():
+            tensor = f"{name}.ffn_{each}_exps"
+            self.stacks[each] = weights.stack(tensor, (c.experts, length, k))
+            if f"{tensor}.bias" in weights:
+                self.biases[each] = weights.table(f"{tensor}.bias", (c.experts, length))
 
     def of(self, x: Value) -> Value:
         """The sum of what the chosen experts make of x[count, width], by their shares."""
@@ -140,11 +155,27 @@ class _Mixture:
     def _expert(self, x: Value, expert: Value, b: Builder) -> Value:
         def product(x: Value, name: str) -> Value:
             weight = b.value("take", self.stacks[name], expert, axis=0)
-            return b.value("dot_general", x, weight, lhs_contract=(1,), rhs_contract=(1,))
+            y = b.value("dot_general", x, weight, lhs_contract=(1,), rhs_contract=(1,))
+            if name not in self.biases:
+                return y
+            bias = b.value("take", self.biases[name], expert, axis=0)
+            return b.value("add", y, b.broadcast_to(bias, tensor_type(y).shape))
 
-        gate, up = product(x, "gate"), product(x, "up")
-        active = _active(gate, self.c.architecture.activation, b)
-        return product(b.value("mul", active, up), "down")
+        if self.is_joined:
+            gate, up = self._apart(product(x, "gate_up"), b)
+        else:
+            gate, up = product(x, "gate"), product(x, "up")
+        return product(_gated(gate, up, self.c, b), "down")
+
+    def _apart(self, x: Value, b: Builder) -> tuple[Value, Value]:
+        """Gate and up of x[rows, 2 * length]."""
+        (rows, _), length = tensor_type(x).shape, self.c.expert_length
+        is_paired = self.c.architecture.has_paired_gates
+        x = b.value("reshape", x, shape=(rows, length, 2) if is_paired else (rows, 2, length))
+        axis = 2 if is_paired else 1
+        gate, up = (part(x, axis, place, place + 1, b) for place in (0, 1))
+        shape = (rows, length)
+        return b.value("reshape", gate, shape=shape), b.value("reshape", up, shape=shape)
 
     def _named(self, what: str) -> str:
         """A symbol of this layer."""

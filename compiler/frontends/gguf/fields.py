@@ -120,6 +120,21 @@ class Fields:
         """Bytes u8[..., n, bytes] as integers of a dtype: [..., n]."""
         return self.b.value("reinterpret", x, dtype=dtype(element))
 
+    def of_table(self, codes: Value, numbers: Sequence[int]) -> Value:
+        """The numbers, of a byte, that codes stand for."""
+        table = self.b.constant(np.array(numbers, np.int8))
+        codes = self.b.value("convert", codes, dtype=dtype("i32"))
+        return self.b.value("take", table, codes, axis=0, mode="clamp")
+
+    def half_power(self, exponents: Value) -> Value:
+        """2 to the power of bytes less 128, as f32."""
+        wide = self.b.value("convert", exponents, dtype=dtype("u16"))
+        normal = self.apply("shift_left", self.apply("sub", wide, 1), 7)
+        small = self.b.full(1 << 5, "u16", tensor_type(wide).shape)
+        small = self.b.value("shift_left", small, wide)
+        bits = self.b.value("select", self.compared(wide, 2, "lt"), small, normal)
+        return self.float(self.b.value("bitcast", bits, dtype=dtype("bf16")))
+
 
 class Blocks(Fields):
     """Fields of the blocks of rows u8[..., bytes]. `take` gives them one behind another."""
@@ -170,6 +185,4 @@ class Blocks(Fields):
 
     def looked_up(self, codes: Value, scale: Value, numbers: Sequence[int]) -> Value:
         """Codes that stand for these numbers, times scales."""
-        table = self.b.constant(np.array(numbers, np.int8))
-        codes = self.b.value("convert", codes, dtype=dtype("i32"))
-        return self.numbers(self.b.value("take", table, codes, axis=0, mode="clamp"), scale)
+        return self.numbers(self.of_table(codes, numbers), scale)

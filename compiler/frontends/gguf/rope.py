@@ -24,6 +24,8 @@ class _Keys(Protocol):
 
     def text(self, key: str) -> str: ...
 
+    def value(self, key: str, default: Any) -> Any: ...
+
     def numbers(self, key: str, length: int) -> Sequence[float] | None: ...
 
 
@@ -87,7 +89,9 @@ def _yarn(
         for turns in (keys.number("rope.scaling.yarn_beta_fast", 32.0),
                       keys.number("rope.scaling.yarn_beta_slow", 1.0))
     )  # fmt: skip
-    low, high = max(math.floor(fast), 0), min(math.ceil(slow), length - 1)
+    if keys.value("rope.scaling.truncate", True):
+        fast, slow = math.floor(fast), math.ceil(slow)
+    low, high = max(fast, 0), min(slow, length - 1)
     places = np.arange(len(frequencies))
     slowness = np.clip((places - low) / max(high - low, 1e-3), 0, 1)
     return tuple((1 / (slowness / factor + 1 - slowness)).tolist())

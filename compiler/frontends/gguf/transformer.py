@@ -64,16 +64,18 @@ class Transformer:
         name, architecture = f"blk.{layer}", self.c.architecture
         normed = self._norm(x, f"{name}.attn_norm") if architecture.has_norms_before else x
         y = self._attention(normed, layer)
-        x = self._added(x, y, f"{name}.post_attention_norm")
+        front = f"{name}.{architecture.network_norm}"
+        x = self._added(x, y, f"{name}.post_attention_norm", front)
         if not architecture.is_parallel:
-            normed = self._norm(x, f"{name}.ffn_norm") if architecture.has_norms_before else x
+            normed = self._norm(x, front) if architecture.has_norms_before else x
         y = feed_forward(self.c, self.weights, normed, name)
-        return self._added(x, y, f"{name}.post_ffw_norm")
+        return self._added(x, y, f"{name}.post_ffw_norm", front)
 
-    def _added(self, x: Value, y: Value, norm: str) -> Value:
-        """x, and y behind its norm, if there is one; architectures without norms in front of parts
-        have them."""
-        if f"{norm}.weight" in self.weights or not self.c.architecture.has_norms_before:
+    def _added(self, x: Value, y: Value, norm: str, front: str) -> Value:
+        """x, and y behind its norm, if there is one that does not stand in front of networks;
+        architectures without norms in front of parts have them."""
+        is_there = f"{norm}.weight" in self.weights and norm != front
+        if is_there or not self.c.architecture.has_norms_before:
             y = self._norm(y, norm)
         return self.b.value("add", x, self._scaled(y, self.c.residual_scale))
 
@@ -131,7 +133,9 @@ class Transformer:
             )
             q = self._product(q, warmth)
         v = self._reshaped(v, self.count, c.kv_heads, c.value_length)
-        y = self.cache.attend(q, k, v, layer)
+        sinks = f"{name}.attn_sinks.weight"
+        given = self.weights.vector(sinks, c.heads) if sinks in self.weights else None
+        y = self.cache.attend(q, k, v, layer, given)
         return self.weights.linear(y, f"{name}.attn_output", c.width)
 
     def _projections(self, x: Value, name: str) -> Sequence[Value]:

@@ -134,6 +134,10 @@ class Weights:
         """The weights of all experts, f32[experts, length, k]."""
         return self._numbers(f"{name}.weight", shape)
 
+    def table(self, name: str, shape: tuple[int, int]) -> Value:
+        """f32[shape], a row for each expert."""
+        return self._numbers(name, shape)
+
     def embedding(self, ids: Value, width: int) -> Value:
         """Rows of the table, f32[s, width]. An id outside of it ends the call."""
         name = "token_embd.weight"

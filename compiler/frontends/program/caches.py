@@ -485,8 +485,10 @@ class Step:
         scale = 1 / math.sqrt(own.dims[0]) if scale is None else scale
         k, v = (value_of(self._pools[key]) for key in self._keys(layer))
         flat = value_of(reshape(astype(q, "f32"), (-1, *q.shape[2:])))
-        sight = {"scale": float(scale), "cap": float(cap)}
-        y = given(self._tokens().attend(flat, k, v, window=own.window, **sight))
+        seen = self._tokens().attend(
+            flat, k, v, scale=float(scale), window=own.window, cap=float(cap)
+        )
+        y = given(seen)
         return astype(reshape(y, (rows, tokens, q.shape[2], own.dims[1])), q.dtype)
 
     def _keys(self, layer: int) -> tuple[str, str]:

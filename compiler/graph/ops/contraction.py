@@ -496,7 +496,8 @@ class AttentionPaged(Attributes):
     Key n of batch item i is row n % p of page table[i, n / p]. Row r of it sees those in front of
     ends[i, r], and of these the last `window` where that is not 0; without keys it is 0. Scores s
     are cap * tanh(s / cap) where `cap` is not 0. In a ring, columns begin anew behind the last one.
-    Numbers that are out of range are the nearest."""
+    Numbers that are out of range are the nearest. sinks[h, m] are scores of no key: the sum of a
+    row's weights has e to their power, too."""
 
     scale: float
     window: int = 0
@@ -504,7 +505,13 @@ class AttentionPaged(Attributes):
     ring: bool = False
 
     def result(
-        self, q: TensorType, k: TensorType, v: TensorType, table: TensorType, ends: TensorType
+        self,
+        q: TensorType,
+        k: TensorType,
+        v: TensorType,
+        table: TensorType,
+        ends: TensorType,
+        sinks: TensorType | None = None,
     ) -> TensorType:
         require(q.rank == k.rank == v.rank == 4, "q, k and v must have the rank 4")
         require(table.rank == ends.rank == 2, "the table and the ends must have the rank 2")
@@ -516,6 +523,8 @@ class AttentionPaged(Attributes):
         require(is_one or isinstance(k.shape[2], int), f"the rows of a page must be a number: {k}")
         require(table.shape[0] == q.shape[0], f"the table {table} is not for the batch of {q}")
         require(ends.shape == (q.shape[0], q.shape[2]), f"the ends {ends} are not for {q}")
+        fits = sinks is None or sinks.shape == q.shape[1:3]
+        require(fits, f"the sinks {sinks} are not for the heads and rows of {q}")
         require(self.window >= 0, f"the window is {self.window}, expected at least 0")
         room = table.shape[1] * k.shape[2]
         fits = self.window > 0 and prove_le(self.window, room)
@@ -554,7 +563,7 @@ for _row in (
     OpRow(
         "attention_paged",
         "contraction",
-        ("q: float", "k: float", "v: float", "table: integer", "ends: integer"),
+        ("q: float", "k: float", "v: float", "table: integer", "ends: integer", "sinks: float?"),
         AttentionPaged,
         ulp=8,
     ),

@@ -281,7 +281,7 @@ def _attention(q: Array, k: Array, v: Array, mask: Array | None = None, *, scale
 
 @quiet
 def _attention_paged(
-    q: Array, k: Array, v: Array, table: Array, ends: Array,
+    q: Array, k: Array, v: Array, table: Array, ends: Array, sinks: Array | None = None,
     *, scale: float, window: int, cap: float, ring: bool = False,
 ) -> Array:  # fmt: skip
     count, heads, length, _ = v.shape
@@ -299,9 +299,11 @@ def _attention_paged(
     if window:
         seen &= places >= ends - window
     scores = np.where(seen, scores, -np.inf)
-    greatest = scores.max(-1, keepdims=True, initial=-np.inf)
-    weights = np.exp(scores - np.where(greatest == -np.inf, 0, greatest))
-    sums = weights.sum(-1, keepdims=True)
+    sink = np.array(-np.inf) if sinks is None else widen(sinks)[..., None]
+    greatest = np.maximum(scores.max(-1, keepdims=True, initial=-np.inf), sink)
+    greatest = np.where(greatest == -np.inf, 0, greatest)
+    weights = np.exp(scores - greatest)
+    sums = weights.sum(-1, keepdims=True) + np.exp(sink - greatest)
     return narrow(np.matmul(weights / np.where(sums == 0, 1, sums), v), dtype_of(q))
 
 

@@ -9,7 +9,6 @@ whenever it grows; the scores are never stored. Few queries have a schedule of t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -138,9 +137,7 @@ class _Attention:
 
     def lower(self) -> Kernel:
         b = self.b
-        rows = self.tile.item_rows
-        lowest, zero = b.constant(-math.inf, F32), b.constant(0.0, F32)
-        start = _State([lowest] * rows, [zero] * rows, self.results.zeros())
+        start = _State(*self._start(), self.results.zeros())
         with b.for_(*self.keys, self.tile.columns, start.values()) as loop:
             state = self._unpack(loop.carried)
             loop.yield_(*self._key_block(loop.index, state).values())
@@ -152,12 +149,29 @@ class _Attention:
             local_length=self.group.local_length,
         )
 
+    def _start(self) -> tuple[list[Value], list[Value]]:
+        """Per row the maximum and the item's part of the sum in front of the first key: a sink
+        counts for the first item."""
+        b, pages = self.b, self.entry.pages
+        is_first = b.compare("eq", self.group.item(0), 0)
+        maxima, totals = [], []
+        for query in self._queries():
+            greatest, total = self.entry.start(pages.sink(query) if pages else None)
+            maxima.append(greatest)
+            totals.append(b.op("select", is_first, total, b.constant(0.0, F32)))
+        return maxima, totals
+
+    def _queries(self) -> list[Index]:
+        """The numbers of the item's rows; those beyond the last repeat it."""
+        b = self.b
+        last = b.sub(b.dim(self.entry.q.shape[-2]), 1)
+        rows = (b.add(self.first, self.scores.row(i)) for i in range(self.tile.item_rows))
+        return [b.min(row, last) for row in rows]
+
     def _ends(self) -> list[Value | None]:
         """In pages, where what a row of the item sees ends."""
         b, pages = self.b, self.entry.pages
-        last = b.sub(b.dim(self.entry.q.shape[-2]), 1)
-        rows = [b.add(self.first, self.scores.row(i)) for i in range(self.tile.item_rows)]
-        return [b.value(pages.end(b.min(row, last))) if pages else None for row in rows]
+        return [b.value(pages.end(row)) if pages else None for row in self._queries()]
 
     def _unpack(self, values: Sequence[Value]) -> _State:
         rows = self.tile.item_rows

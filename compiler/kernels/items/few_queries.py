@@ -7,7 +7,6 @@ neighbouring features, the keys of a block shared in slices that are added at th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ingot.compiler.ir import Value, tensor_type
@@ -83,8 +82,10 @@ class _FewQueries:
     def lower(self) -> Kernel:
         b, entry = self.b, self.entry
         self._load_query()
-        lowest, zero = b.constant(-math.inf, F32), b.constant(0.0, F32)
-        start = [lowest, zero, *[zero] * self.runs]
+        zero = b.constant(0.0, F32)
+        greatest, total = entry.start(entry.pages.sink(self.query) if entry.pages else None)
+        total = b.op("select", b.compare("eq", self.item, 0), total, zero)
+        start = [greatest, total, *[zero] * self.runs]
         with b.for_(self.first, self.end, self.items, start) as loop:
             loop.yield_(*self._key_block(loop.index, loop.carried))
         self._write(loop.results[1], loop.results[2:])

@@ -135,12 +135,14 @@ class _Attention(AttentionEntry):
         with b.for_(0, b.dim(self.e)) as loop:
             for vector in range(block.vectors):
                 b.store(sums, self._at(loop.index, vector), zero)
-        lowest = b.constant(-math.inf, F32, self.lanes)
         first, keys = self.seen(block.first, block.live)
-        state = [lowest] * block.vectors + [zero] * block.vectors
+        sinks: list[Value | None] = [None] * block.vectors
         if self.pages:
-            lanes = (self._query_lanes(block, vector) for vector in range(block.vectors))
+            lanes = [self._query_lanes(block, vector) for vector in range(block.vectors)]
             self.ends = [self.pages.ends_of(queries) for queries in lanes]
+            sinks = [self.pages.sinks_of(queries) for queries in lanes]
+        starts = [self.start(sink, self.lanes) for sink in sinks]
+        state = [each[part] for part in (0, 1) for each in starts]
         if isinstance(keys, int) and keys <= KEY_BLOCK:
             totals = self._key_block(block, 0, keys, state)[block.vectors :]
         else:

@@ -55,7 +55,7 @@ class FewQueries:
             number = b.add(first, loop.index)
             self._load_query(number)
             begin, keys = entry.seen(number, 1)
-            state, body = [self.lowest, self.zero], partial(self._block, number)
+            state, body = self._start(number), partial(self._block, number)
             _, total = entry.blocks(begin, keys, KEYS, state, body)
             self._write(number, b.reduce(total, "add"))
 
@@ -70,6 +70,14 @@ class FewQueries:
         with b.for_(0, self.d) as loop:
             at = b.add(base, b.mul(loop.index, b.dim(view.strides[-1])))
             b.store(self.query, loop.index, b.op("mul", self.entry.load(view, 0, at), scale))
+
+    def _start(self, number: Index) -> list[Value]:
+        """The state in front of the first key: a sink counts in the first lane."""
+        sink = self.entry.pages.sink(number) if self.entry.pages else None
+        if sink is None:
+            return [self.lowest, self.zero]
+        greatest, total = self.entry.start(sink)
+        return [self.b.broadcast(greatest, self.lanes), self.b.insert(self.zero, total, 0)]
 
     def _block(
         self, number: Index, key: Index, count: Index, carried: Sequence[Value]

@@ -19,11 +19,11 @@ Array = np.ndarray[Any, Any]
 PAGES, HEADS, LENGTH, WIDE, NARROW, TABLE = 9, 2, 16, 20, 12, 5
 
 
-def paged(m: Dim, element: str = "f32", **attributes: Any) -> Function:
+def paged(m: Dim, element: str = "f32", sinks: bool = False, **attributes: Any) -> Function:
     batch = symbol("b")
     keys = [TensorType(dtype(element), (PAGES, HEADS, LENGTH, n)) for n in (WIDE, NARROW)]
     numbers = [TensorType(dtype("i32"), shape) for shape in ((batch, TABLE), (batch, m))]
-    types = [f32(batch, HEADS, m, WIDE), *keys, *numbers]
+    types = [f32(batch, HEADS, m, WIDE), *keys, *numbers, *[f32(HEADS, m)] * sinks]
     return entry(types, lambda b, *x: b.op("attention_paged", *x, scale=0.2, **attributes))
 
 
@@ -60,6 +60,23 @@ def test_tokens_behind_the_end_of_a_ring_stand_at_its_start(target: Target, m: i
     ends = np.array([[70], [85], [3000]]) + np.arange(m)
     given = [q, k, v, table, ends.astype(np.int32)]
     target.check(paged(m, window=60, ring=True), given, one=True, b=3)
+
+
+@on_every_target
+@pytest.mark.parametrize("m", [3, pytest.param(70, marks=pytest.mark.slow)])
+def test_a_sink_takes_a_part_of_the_weights(target: Target, m: int) -> None:
+    function = paged(m, sinks=True, **BOTH)
+    given = operands(3, m)
+    sinks = draw(HEADS, m, seed=4)
+    sinks[0, 0], sinks[-1, -1] = 40, -np.inf  # of all the weight, and of none
+    target.check(function, [*given, sinks], one=True, b=3)
+
+
+def test_sinks_are_for_heads_and_rows() -> None:
+    types = [f32(1, HEADS, 2, WIDE), *[f32(3, HEADS, LENGTH, WIDE)] * 2]
+    types += [TensorType(dtype("i32"), (1, n)) for n in (2, 2)] + [f32(HEADS)]
+    with pytest.raises(CompileError, match=r"the sinks f32\[2\] are not for the heads and rows"):
+        entry(types, lambda b, *x: b.op("attention_paged", *x, scale=0.2))
 
 
 def test_a_ring_is_not_shorter_than_its_window() -> None:

@@ -127,14 +127,14 @@ def test_what_is_wrong_is_told_with_the_names_of_the_folder(tmp_path: Path) -> N
     assert "positions are scaled as 'dynamic'" in text
     rope = {
         "rope_type": "yarn",
-        "truncate": False,
+        "truncate": 3,
         "rope_theta": 1.0,
         "factor": [],
         "original_max_position_embeddings": 8,
     }
     text = _refused(tmp_path, {"rope_parameters": rope})
     assert "the base of rotations is 1.0" in text
-    assert "the key 'rope_parameters.truncate' is False, which is not supported" in text
+    assert "the key 'rope_parameters.truncate' is 3, expected true or false" in text
     assert "the key 'rope_parameters.factor' is [], expected a positive number" in text
     assert "model_type in config.json is 'bert'" in _refused(tmp_path, {"model_type": "bert"})
     text = _refused(tmp_path, {"num_hidden_layers": 1 << 20})

@@ -20,6 +20,7 @@ from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.ops import DotCoded
 from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.graph.rewriter import tensor_ops
+from ingot.compiler.ir import walk
 from ingot.compiler.ir.verifier import verify
 from ingot.hal.checkpoint import Checkpoint
 from tests.support.checkpoints import IDS, read_model, write_folder
@@ -30,6 +31,7 @@ from tests.support.quantised_folders import (
     integers,
     llm_int8,
     packed,
+    write_gpt_oss,
     write_quantised,
 )
 
@@ -153,6 +155,18 @@ def test_folders_of_other_models(model: str, method: str, tmp_path: Path) -> Non
     save_file(plain, tmp_path / "plain/model.safetensors")
     for got, expected in zip(_logits(tmp_path / "coded"), _logits(tmp_path / "plain"), strict=True):
         np.testing.assert_allclose(got, expected, atol=2e-5 * np.abs(expected).max())
+
+
+def test_experts_of_gpt_oss(tmp_path: Path) -> None:
+    config, weights, _ = read_model("gpt-oss")
+    plain = write_gpt_oss(tmp_path / "coded", config, weights)
+    write_folder(tmp_path / "plain", config, {})
+    save_file(plain, tmp_path / "plain/model.safetensors")
+    for got, expected in zip(_logits(tmp_path / "coded"), _logits(tmp_path / "plain"), strict=True):
+        np.testing.assert_allclose(got, expected, atol=2e-5 * np.abs(expected).max())
+    module = run_graph_passes(import_checkpoint(tmp_path / "coded"))
+    ops = [op for op in walk(module.functions["decode"]) if op.name == "dot_coded"]
+    assert len(ops) == 3 * 2
 
 
 def test_a_group_is_for_modules_by_name_before_classes(tmp_path: Path) -> None:

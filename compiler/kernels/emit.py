@@ -28,8 +28,11 @@ from ingot.compiler.kernels.trace import (
     Node,
     axes_of_index,
 )
+from ingot.hal.spec import dtype
 
 __all__ = ["Emitter"]
+
+_U64 = dtype("u64")
 
 
 class Emitter:
@@ -376,18 +379,25 @@ class Emitter:
         if node.mode == "wrap_check":
             negative = b.op("compare", value, zero, direction="lt")
             index = b.op("select", negative, b.op("add", value, bound), value)
-        outside = b.op(
-            "or",
-            b.op("compare", index, zero, direction="lt"),
-            b.op("compare", index, bound, direction="ge"),
-        )
-        if lanes_of(outside) > 1 and self.count is not None:
+        is_vector = lanes_of(index) > 1
+        if is_vector:  # one comparison where scalars have two, which compilers make one
+            whole = b.op("bitcast", index, dtype=_U64)
+            limit = b.op("bitcast", b.broadcast(bound, self.lanes), dtype=_U64)
+            outside = b.op("compare", whole, limit, direction="ge")
+        else:
+            outside = b.op(
+                "or",
+                b.op("compare", index, zero, direction="lt"),
+                b.op("compare", index, bound, direction="ge"),
+            )
+        if is_vector and self.count is not None:
             live = b.op("compare", b.lanes(self.lanes), b.value(self.count), direction="lt")
             outside = b.op("and", outside, live)
-        if lanes_of(outside) > 1 and self.guard is not None:
+        if is_vector and self.guard is not None:
             outside = b.op("and", outside, self.guard)
         b.fault(outside, value, b.dim(node.bound), node.ordinal)
-        if lanes_of(outside) > 1 or self.clamps:  # lanes that are not live read element 0
+        some = is_vector and (self.count is not None or self.guard is not None)
+        if some or self.clamps:  # lanes that are not live read element 0
             index = b.op("select", outside, zero, index)
             index = b.op("max", b.op("min", index, b.value(b.sub(b.dim(node.bound), 1))), zero)
         return index

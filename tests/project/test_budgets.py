@@ -24,9 +24,9 @@ LINES = {
     "compiler/frontends": 36870,
     "compiler/graph": 10715,
     "compiler/ir": 2270,
-    "compiler/kernels": 14055,
+    "compiler/kernels": 14065,
     "compiler/stream": 1610,
-    "compiler/targets": 4460,
+    "compiler/targets": 4565,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2795,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 115110
+IN_ALL = 115220
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

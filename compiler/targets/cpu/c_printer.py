@@ -221,7 +221,7 @@ class _Printer(CStructure):
             test, which = self._name(condition), self._name(index)
         else:
             mask = self._mask(condition, 64)
-            test = f"reduce_or_i64x{lanes}({mask})"
+            test = f"reduce_any_i64x{lanes}({mask})"
             which = f"first_i64x{lanes}({mask}, {self._name(index)})"
         self._line(f"if (__builtin_expect({test} != 0, 0)) {{")
         self._line("  fault->code = INGOT_FAULT_INDEX_OUT_OF_RANGE;")
@@ -323,8 +323,11 @@ class _Printer(CStructure):
             type, mask = f"u{bits}x{lanes_of(a)}", f"i{bits}x{lanes_of(a)}"
             left, right = self._mask(a, bits), self._mask(b, bits)
             return f"({mask})(({type}){left} {operator} ({type}){right})"
-        bits = register_bits(dtype_of(a))
-        self.mask_bits[op.result] = bits
+        element = dtype_of(a)
+        self.mask_bits[op.result] = register_bits(element)
+        if element.bits == 64:  # often more than a register holds
+            name = f"{Compare.of(op).direction}_{element.name}x{lanes_of(a)}"
+            return f"{name}({self._name(a)}, {self._name(b)})"
         return f"{self._name(a)} {operator} {self._name(b)}"
 
     def _select(self, op: Op) -> str:
@@ -501,7 +504,7 @@ class _Printer(CStructure):
     def _any(self, op: Op) -> str:
         vector = op.operands[0]
         mask = f"i{self.mask_bits[vector]}x{lanes_of(vector)}"
-        return f"(i1)(reduce_or_{mask}({self._name(vector)}) & 1)"
+        return f"reduce_any_{mask}({self._name(vector)})"
 
     def _fma(self, op: Op) -> str:
         element = dtype_of(op.result)

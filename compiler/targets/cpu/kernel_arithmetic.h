@@ -21,15 +21,17 @@
   INGOT_INLINE N(type) N(or_##type)(N(type) a, N(type) b) { return a | b; }                   \
   INGOT_INLINE N(type) N(xor_##type)(N(type) a, N(type) b) { return a ^ b; }                  \
   INGOT_INLINE N(type) N(max_##type)(N(type) a, N(type) b) {                                  \
-    return N(select_##type)((N(signed_type))(a > b), a, b);                                   \
+    return N(select_##type)(N(gt_##type)(a, b), a, b);                                        \
   }                                                                                           \
   INGOT_INLINE N(type) N(min_##type)(N(type) a, N(type) b) {                                  \
-    return N(select_##type)((N(signed_type))(a < b), a, b);                                   \
+    return N(select_##type)(N(lt_##type)(a, b), a, b);                                        \
   }                                                                                           \
   INGOT_INLINE N(type) N(abs_##type)(N(type) a) {                                             \
-    return N(select_##type)((N(signed_type))(a < 0), N(neg_##type)(a), a);                    \
+    return N(select_##type)(N(lt_##type)(a, (N(type)){0}), N(neg_##type)(a), a);              \
   }                                                                                           \
-  INGOT_INLINE N(type) N(sign_##type)(N(type) a) { return (N(type))((a < 0) - (a > 0)); }     \
+  INGOT_INLINE N(type) N(sign_##type)(N(type) a) {                                            \
+    return (N(type))(N(lt_##type)(a, (N(type)){0}) - N(gt_##type)(a, (N(type)){0}));          \
+  }                                                                                           \
   INGOT_LANEWISE2(type, type, div_##type)                                                     \
   INGOT_LANEWISE2(type, type, rem_##type)                                                     \
   INGOT_LANEWISE2(type, type, pow_##type)                                                     \
@@ -59,14 +61,7 @@ IF(u16, INGOT_VECTOR_INTEGER(u16, u16, i16))
 IF(u32, INGOT_VECTOR_INTEGER(u32, u32, i32))
 IF(u64, INGOT_VECTOR_INTEGER(u64, u64, i64))
 
-/* Floats. NaN of either operand stays. */
-#if defined(__aarch64__) && INGOT_HAS_ELEMENTWISE && __has_builtin(__builtin_elementwise_maximum)
-#define INGOT_MAX(type, a, b) __builtin_elementwise_maximum(a, b)
-#define INGOT_MIN(type, a, b) __builtin_elementwise_minimum(a, b)
-#else
-#define INGOT_MAX(type, a, b) N(select_##type)(b != b, b, N(max_constant_##type)(b, a))
-#define INGOT_MIN(type, a, b) N(select_##type)(b != b, b, N(min_constant_##type)(b, a))
-#endif
+/* Floats. */
 #define INGOT_VECTOR_FLOAT(type, bits_type, mask, sign_bit)                                   \
   INGOT_INLINE N(type) N(neg_##type)(N(type) a) { return -a; }                                \
   INGOT_INLINE N(type) N(abs_##type)(N(type) a) {                                             \
@@ -78,12 +73,6 @@ IF(u64, INGOT_VECTOR_INTEGER(u64, u64, i64))
   }                                                                                           \
   INGOT_INLINE N(mask) N(is_finite_##type)(N(type) a) {                                       \
     return N(abs_##type)(a) < (type)__builtin_inf();                                          \
-  }                                                                                           \
-  INGOT_INLINE N(type) N(max_##type)(N(type) a, N(type) b) {                                  \
-    return INGOT_MAX(type, a, b);                                                             \
-  }                                                                                           \
-  INGOT_INLINE N(type) N(min_##type)(N(type) a, N(type) b) {                                  \
-    return INGOT_MIN(type, a, b);                                                             \
   }                                                                                           \
   INGOT_INLINE N(type) N(sign_##type)(N(type) a) {                                            \
     N(bits_type) one = ((N(bits_type))a & (sign_bit)) | (N(bits_type))((N(type)){0} + 1);     \
@@ -185,6 +174,38 @@ IF(f64, INGOT_WITHOUT_INSTRUCTIONS(f64))
 #endif
 #undef INGOT_HAVE_F32
 #undef INGOT_HAVE_F64
+
+/* The larger and smaller, where NaN of either stays: the instructions give their second operand
+ * if either is NaN. They are written for `a` that waits for other work, and `b` that does not. */
+#define INGOT_EXTREMES(type, max_call, min_call)                                              \
+  INGOT_INLINE N(type) N(max_##type)(N(type) a, N(type) b) { return max_call; }               \
+  INGOT_INLINE N(type) N(min_##type)(N(type) a, N(type) b) { return min_call; }
+#define INGOT_MASKED(kind, name, mask)                                                  \
+  __builtin_ia32_##kind##name##512_mask(                                                      \
+      b, a, b, __builtin_ia32_cmp##name##512_mask(b, b, 7, (mask)-1, 4), 4)
+#define INGOT_BLENDED(type, kind, name)                                                       \
+  __builtin_ia32_blendv##name(N(kind##_constant_##type)(b, a), b, (N(type))(b != b))
+#define INGOT_CHOSEN(type, kind) N(select_##type)(b != b, b, N(kind##_constant_##type)(b, a))
+#if defined(__aarch64__) && INGOT_HAS_ELEMENTWISE && __has_builtin(__builtin_elementwise_maximum)
+INGOT_EXTREMES(f32, __builtin_elementwise_maximum(a, b), __builtin_elementwise_minimum(a, b))
+#elif defined(__AVX512F__) && L == 16 && !defined(__clang__)
+INGOT_EXTREMES(f32, INGOT_MASKED(max, ps, u16), INGOT_MASKED(min, ps, u16))
+#elif defined(__AVX2__) && L == 8
+INGOT_EXTREMES(f32, INGOT_BLENDED(f32, max, ps256), INGOT_BLENDED(f32, min, ps256))
+#else
+INGOT_EXTREMES(f32, INGOT_CHOSEN(f32, max), INGOT_CHOSEN(f32, min))
+#endif
+#if defined(__aarch64__) && INGOT_HAS_ELEMENTWISE && __has_builtin(__builtin_elementwise_maximum)
+IF(f64, INGOT_EXTREMES(f64, __builtin_elementwise_maximum(a, b),
+                       __builtin_elementwise_minimum(a, b)))
+#elif defined(__AVX512F__) && L == 8 && !defined(__clang__)
+IF(f64, INGOT_EXTREMES(f64, INGOT_MASKED(max, pd, u8), INGOT_MASKED(min, pd, u8)))
+#elif defined(__AVX2__) && L == 4
+IF(f64, INGOT_EXTREMES(f64, INGOT_BLENDED(f64, max, pd256), INGOT_BLENDED(f64, min, pd256)))
+#else
+IF(f64, INGOT_EXTREMES(f64, INGOT_CHOSEN(f64, max), INGOT_CHOSEN(f64, min)))
+#endif
+
 /* A multiply-add that keeps what the product alone would lose. */
 INGOT_INLINE N(f32) N(fma_exact_f32)(N(f32) a, N(f32) b, N(f32) c) {
   if (INGOT_HAS_FMA) return N(fma_f32)(a, b, c);
@@ -219,6 +240,38 @@ IF(f64, INGOT_INLINE N(f64) N(rsqrt_f64)(N(f64) a) { return 1.0 / N(sqrt_f64)(a)
 
 /* Lanes combined as a tree: lane i with lane i ^ half. */
 #if INGOT_USE_reduce
+/* Whether a lane of a mask is set. */
+#if defined(__AVX2__) && !defined(__clang__)
+#if defined(__AVX512F__)
+#define INGOT_TEST(part) __builtin_ia32_ptestmq512(part, part, (u8)-1) != 0
+#else
+#define INGOT_TEST(part) __builtin_ia32_ptestz256(part, part) == 0
+#endif
+#define INGOT_WORDS(length) long long __attribute__((vector_size(length)))
+#define INGOT_ANY(type)                                                                       \
+  INGOT_INLINE i1 N(reduce_any_##type)(N(type) mask) {                                        \
+    union {                                                                                   \
+      INGOT_WORDS(INGOT_REGISTER) parts[(sizeof mask + INGOT_REGISTER - 1) / INGOT_REGISTER]; \
+      N(type) whole;                                                                          \
+      u64 word;                                                                               \
+      INGOT_WORDS(16) two;                                                                    \
+      INGOT_WORDS(32) four;                                                                   \
+    } from = {{{0}}};                                                                         \
+    from.whole = mask;                                                                        \
+    if (sizeof mask <= 8) return (i1)(from.word != 0);                                        \
+    if (sizeof mask == 16) return (i1)(__builtin_ia32_ptestz128(from.two, from.two) == 0);    \
+    if (sizeof mask == 32) return (i1)(__builtin_ia32_ptestz256(from.four, from.four) == 0);  \
+    for (int at = 1; at < (int)(sizeof from.parts / INGOT_REGISTER); ++at) {                  \
+      from.parts[0] |= from.parts[at];                                                        \
+    }                                                                                         \
+    return (i1)(INGOT_TEST(from.parts[0]));                                                   \
+  }
+#else
+#define INGOT_ANY(type)                                                                       \
+  INGOT_INLINE i1 N(reduce_any_##type)(N(type) mask) {                                        \
+    return (i1)(N(reduce_or_##type)(mask) & 1);                                               \
+  }
+#endif
 #if defined(__clang__)
 #define INGOT_SWAP(type, mask)                                                                \
   INGOT_INLINE N(type) N(swap_##type)(N(type) vector, int half) {                             \
@@ -268,6 +321,10 @@ IF(u8, INGOT_REDUCE_INTEGER(u8, i8))
 IF(u16, INGOT_REDUCE_INTEGER(u16, i16))
 IF(u32, INGOT_REDUCE_INTEGER(u32, i32))
 IF(u64, INGOT_REDUCE_INTEGER(u64, i64))
+IF(i8, INGOT_ANY(i8))
+IF(i16, INGOT_ANY(i16))
+IF(i32, INGOT_ANY(i32))
+IF(i64, INGOT_ANY(i64))
 #endif
 
 /* The value of the first lane that is set in the mask. */
@@ -376,8 +433,10 @@ IF(u64, INGOT_LANEWISE1(f64, u64, convert_f64_u64))
 #undef INGOT_LANEWISE2
 #undef INGOT_VECTOR_FLOAT
 #undef INGOT_INSTRUCTIONS
-#undef INGOT_MAX
-#undef INGOT_MIN
+#undef INGOT_EXTREMES
+#undef INGOT_MASKED
+#undef INGOT_BLENDED
+#undef INGOT_CHOSEN
 #undef INGOT_LARGER
 #undef INGOT_SMALLER
 #undef INGOT_FMA
@@ -387,6 +446,9 @@ IF(u64, INGOT_LANEWISE1(f64, u64, convert_f64_u64))
 #undef INGOT_ADD
 #undef INGOT_MUL
 #undef INGOT_REDUCE_FLOAT
+#undef INGOT_TEST
+#undef INGOT_WORDS
+#undef INGOT_ANY
 #undef INGOT_REDUCE_INTEGER
 #undef INGOT_WIDEN
 #undef INGOT_BYTES

@@ -28,6 +28,19 @@
 #define N(name) INGOT_CAT3(name, x, L)
 #define EACH_LANE for (int lane = 0; lane < L; ++lane)
 
+/* Bytes of a register: gcc takes comparisons of longer vectors apart, lane by lane. */
+#ifndef INGOT_REGISTER
+#if defined(__clang__)
+#define INGOT_REGISTER 1024
+#elif defined(__AVX512F__)
+#define INGOT_REGISTER 64
+#elif defined(__AVX2__)
+#define INGOT_REGISTER 32
+#else
+#define INGOT_REGISTER 16
+#endif
+#endif
+
 /* Types, loads and stores, lanes, select: for every element type. */
 #define INGOT_TYPE(type)                                                                      \
   typedef type N(type) __attribute__((vector_size(sizeof(type) * L)));                        \
@@ -77,6 +90,40 @@ INGOT_VECTOR(f32, i32)
 IF(f64, INGOT_VECTOR(f64, i64))
 
 INGOT_INLINE N(i64) N(lanes_i64)(void) { return (N(i64)){INGOT_COUNT(L)}; }
+
+/* Comparisons, register by register. */
+#define INGOT_COMPARE(type, mask, name, operator)                                             \
+  INGOT_INLINE N(mask) N(name##_##type)(N(type) a, N(type) b) {                               \
+    enum { length = sizeof a < INGOT_REGISTER ? sizeof a : INGOT_REGISTER };                  \
+    union {                                                                                   \
+      N(type) whole;                                                                          \
+      type __attribute__((vector_size(length))) parts[sizeof a / length];                     \
+    } left = {a}, right = {b};                                                                \
+    union {                                                                                   \
+      N(mask) whole;                                                                          \
+      mask __attribute__((vector_size(length))) parts[sizeof a / length];                     \
+    } result;                                                                                 \
+    for (int at = 0; at < (int)(sizeof a / length); ++at) {                                   \
+      result.parts[at] = left.parts[at] operator right.parts[at];                             \
+    }                                                                                         \
+    return result.whole;                                                                      \
+  }
+#define INGOT_COMPARE_ALL(type, mask)                                                         \
+  INGOT_COMPARE(type, mask, eq, ==)                                                           \
+  INGOT_COMPARE(type, mask, ne, !=)                                                           \
+  INGOT_COMPARE(type, mask, lt, <)                                                            \
+  INGOT_COMPARE(type, mask, le, <=)                                                           \
+  INGOT_COMPARE(type, mask, gt, >)                                                            \
+  INGOT_COMPARE(type, mask, ge, >=)
+IF(i8, INGOT_COMPARE_ALL(i8, i8))
+IF(i16, INGOT_COMPARE_ALL(i16, i16))
+IF(i32, INGOT_COMPARE_ALL(i32, i32))
+IF(i64, INGOT_COMPARE_ALL(i64, i64))
+IF(u8, INGOT_COMPARE_ALL(u8, i8))
+IF(u16, INGOT_COMPARE_ALL(u16, i16))
+IF(u32, INGOT_COMPARE_ALL(u32, i32))
+IF(u64, INGOT_COMPARE_ALL(u64, i64))
+IF(f64, INGOT_COMPARE_ALL(f64, i64))
 
 /* The first `count` lanes only; the others are not touched, and read as zero. */
 #define INGOT_PARTIAL_BY_LANE(type)                                                           \
@@ -295,6 +342,8 @@ INGOT_INLINE void N(store_partial_i1)(i1_memory *memory, i64 index, N(i8) value,
 }
 #endif
 
+#undef INGOT_COMPARE
+#undef INGOT_COMPARE_ALL
 #undef INGOT_TYPE
 #undef INGOT_VECTOR
 #undef INGOT_PARTIAL_BY_LANE

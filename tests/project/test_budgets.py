@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2480,
     "compiler/bundling": 720,
     "compiler/dispatch": 2190,
-    "compiler/frontends": 36870,
+    "compiler/frontends": 37034,
     "compiler/graph": 10715,
     "compiler/ir": 2270,
     "compiler/kernels": 14065,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 115220
+IN_ALL = 115381
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -51,9 +51,6 @@ def check_graph(graph: onnx.GraphProto) -> None:
         raise CompileError(
             f"two initializers are named {_twice(t.name for t in graph.initializer)}"
         )
-    if graph.sparse_initializer:
-        name = graph.sparse_initializer[0].values.name
-        raise CompileError(f"initializer '{name}' is sparse: store it as a dense tensor")
     for value in graph.input:
         if value.name in defined:
             raise CompileError(f"two graph inputs are named '{value.name}'")

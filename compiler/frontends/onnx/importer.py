@@ -36,6 +36,7 @@ from ingot.compiler.frontends.onnx.signature import (
     read_signature,
 )
 from ingot.compiler.frontends.onnx.source import Source
+from ingot.compiler.frontends.onnx.sparse import without_sparse
 from ingot.compiler.frontends.onnx.structures import Forked, Maybe, StringItems, Structure
 from ingot.compiler.frontends.onnx.walk import Walk
 from ingot.compiler.frontends.problems import list_problems
@@ -62,6 +63,7 @@ def import_model(source: Source, options: ImportOptions) -> Module:
     opsets = opset_versions(source.model.opset_import, source.name)
     if not source.model.opset_import:
         opsets = {DEFAULT_DOMAIN: 1}  # a model from before there were opsets
+    source = without_sparse(source)
     check_graph(source.model.graph)
     symbols = Symbols()
     while True:

@@ -24,6 +24,7 @@ from ingot.compiler.frontends.emitter import (
     unsupported,
 )
 from ingot.compiler.frontends.onnx.contents import Contents
+from ingot.compiler.frontends.onnx.sparse import dense_of
 from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import literal_of, texts_of
 from ingot.compiler.frontends.strings import Strings
@@ -175,6 +176,12 @@ class Node(Emitter):
             return None
         return literal_of(self._attributes[name].t, self.folders)
 
+    def sparse_tensor(self, name: str) -> Literal | None:
+        """An attribute that is a sparse tensor, made dense; None if it was left out."""
+        if name not in self._attributes:
+            return None
+        return dense_of(self._attributes[name].sparse_tensor, self.folders)
+
     def tensor_texts(self, name: str) -> tuple[list[str], tuple[int, ...]] | None:
         """An attribute that is a tensor of strings, and its shape; None if it is none."""
         if name not in self._attributes:
@@ -282,12 +289,14 @@ class Node(Emitter):
         """A part as an i64 of rank 0."""
         return self.convert(part, "i64") if isinstance(part, Value) else self.size(part)
 
-    def nonzero(self, value: Value, hint: str) -> Value:
-        """The places where `value` is not 0: i64[rank, n] with n a fresh symbol."""
-        key = ("nonzero", value, id(self._builder.ops))
+    def nonzero(self, value: Value, hint: str, limit: Dim | None = None) -> Value:
+        """The places where `value` is not 0: i64[rank, n] with n a fresh symbol. With `limit`
+        those before it along the first axis."""
+        key = ("nonzero", value, limit, id(self._builder.ops))
         if key not in self._contents.remembered:
             name = self._contents.fresh_symbol(hint)
-            self._contents.remembered[key] = self.op("nonzero", value, symbols=(name,))
+            before = value if limit is None else self.sliced(value, 0, 0, limit)
+            self._contents.remembered[key] = self.op("nonzero", before, symbols=(name,))
         result: Value = self._contents.remembered[key]
         return result
 

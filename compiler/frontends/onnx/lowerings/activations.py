@@ -42,9 +42,15 @@ def _is_below_zero(node: Node, x: Value) -> Value:
 
 @lowering("PRelu")
 def parametric_relu(node: Node) -> Value:
-    """The slope broadcasts to x, not the other way."""
-    x = node.input(0)
-    slope = node.broadcast_to(node.input(1), shape_of(x))
+    """The slope broadcasts to x, as the standard has it; one that is larger makes x larger, as in
+    onnxruntime."""
+    x, slope = node.input(0), node.input(1)
+    shape, own = shape_of(x), shape_of(slope)
+    aligned = shape[-len(own) :] if own else ()
+    if len(own) > len(shape) or any(a == 1 != b for a, b in zip(aligned, own, strict=True)):
+        x, slope = node.broadcast(x, slope)
+    else:
+        slope = node.broadcast_to(slope, shape)
     return node.op("select", _is_below_zero(node, x), node.op("mul", x, slope), x)
 
 

@@ -35,13 +35,16 @@ def nonzero(node: Node) -> Value:
 
 @lowering("Compress")
 def compress(node: Node) -> Value:
-    """Where the condition holds along the axis; a short condition ends early."""
+    """Where the condition holds along the axis; a short condition ends early, and of a long one
+    nothing beyond the axis is looked at."""
     x, condition = node.input(0), node.input(1)
     if node.has("axis"):
         axis = node.axis(0, type_of(x).rank)
     else:
         x, axis = node.reshape(x, (dims.product(shape_of(x)),)), 0
-    places = node.nonzero(condition, _count_name(node))
+    (length,) = shape_of(condition)
+    limit = dims.minimum(length, shape_of(x)[axis])
+    places = node.nonzero(condition, _count_name(node), None if limit == length else limit)
     indices = node.reshape(places, shape_of(places)[1:])
     return node.op("take", x, indices, axis=axis, mode="check")
 

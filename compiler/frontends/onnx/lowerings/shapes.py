@@ -44,7 +44,7 @@ def constant(node: Node) -> Structure:
     listed = node.texts("value_strings")
     if listed is not None:
         return constant_strings(node, listed, (len(listed),))
-    literal = node.tensor("value")
+    literal = node.tensor("value") or node.sparse_tensor("sparse_value")
     if literal is not None:
         return node.literal(literal)
     if node.has("value_float"):
@@ -55,7 +55,7 @@ def constant(node: Node) -> Structure:
         return node.constant(np.asarray(node.numbers("value_floats"), np.float32), "f32")
     if node.has("value_ints"):
         return node.constant(np.asarray(node.integers("value_ints"), np.int64), "i64")
-    raise UnsupportedNode("only dense numeric constants are supported: use the attribute 'value'")
+    raise UnsupportedNode("it has no value: fix the model")
 
 
 @lowering("ConstantOfShape")

@@ -11,6 +11,7 @@ from onnx import TensorProto, numpy_helper
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.frontends.onnx.lowerings.classic.forest import Forest, Leaves
 from ingot.compiler.frontends.onnx.lowerings.classic.forest_layout import lay_out
+from ingot.compiler.frontends.onnx.lowerings.classic.forest_walk import plan_phases
 from ingot.hal.errors import CompileError
 from tests.support.onnx_classic import classic_model, classic_node, read_classic
 from tests.support.onnx_models import make_value
@@ -186,7 +187,56 @@ def test_a_node_with_several_parents_is_led_to() -> None:
         while at >= 2:
             at = forest.children[2 * at + int(row[forest.features[at]] > forest.thresholds[at])]
         wide, place = [*row, 0.0], layout.roots[0]
-        for _ in range(layout.depth):
+        for _ in range(layout.depths.max()):
             goes_on = not wide[layout.features[place]] <= layout.thresholds[place]
             place = layout.first[place] + goes_on
         assert layout.leaf_of[place] == at
+
+
+@pytest.mark.parametrize(
+    ("depths", "phases"),
+    [
+        ([], []),
+        ([0, 0], []),
+        ([3, 3], [(2, 3)]),
+        ([9, 4, 4, 1, 0], [(4, 1), (3, 3), (1, 5)]),
+    ],
+)
+def test_trees_that_are_at_their_leaves_are_left_out(
+    depths: list[int], phases: list[tuple[int, int]]
+) -> None:
+    assert plan_phases(np.array(depths, np.int64)) == phases
+
+
+def test_phases_are_few_and_reach_every_leaf() -> None:
+    depths = np.sort(np.random.default_rng(0).geometric(0.02, 500))[::-1]
+    phases = plan_phases(depths)
+    assert len(phases) <= 4
+    assert sum(steps for _, steps in phases) == depths.max()
+    done = 0
+    for trees, steps in phases:
+        assert (depths[trees:] <= done).all()
+        done += steps
+    assert sum(trees * steps for trees, steps in phases) < 1.7 * depths.sum()
+
+
+@pytest.mark.parametrize("modes", [MODES[:1], MODES[4:5]])  # those of equality share leaves
+@pytest.mark.parametrize("per_class", [True, False])
+def test_trees_of_unequal_depths_that_tell_one_class_each(
+    modes: list[str], per_class: bool
+) -> None:
+    rng = np.random.default_rng(4)
+    parts = [grown(rng, modes, 3, depth) for depth in (0, 1, 5, 2)]
+    for number, part in enumerate(parts):
+        part["nodes_treeids"] = [3 * number + tree for tree in part["nodes_treeids"]]
+    nodes = {name: [value for part in parts for value in part[name]] for name in parts[0]}
+    leaves = leaves_of(nodes, "class", rng.uniform(-1, 1, 96), [0])
+    trees = leaves["class_treeids"]
+    leaves["class_ids"] = [tree % 3 if per_class else tree % 5 // 2 for tree in trees]
+    made = classic_node(
+        "TreeEnsembleClassifier", ["x"], ["label", "score"],
+        classlabels_int64s=[7, 3, 5], post_transform="SOFTMAX", **nodes, **leaves,
+    )  # fmt: skip
+    case = read_classic([made], [X], opset=3)
+    for count in (60, 1, 7):
+        case.check(5e-6, x=samples()[:count])

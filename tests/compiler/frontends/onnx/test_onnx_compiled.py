@@ -73,6 +73,17 @@ def test_comparisons_and_logic_of_special_numbers() -> None:
     pair.check(x=SPECIAL.T.copy(), y=SPECIAL[0])
 
 
+def test_slopes_are_smaller_than_what_they_slope_or_make_it_larger() -> None:
+    slopes = {"one": [0.1], "row": [0.1, 0.2, 0.3], "rank": [[[-1, 2, 3]]]}
+    slopes |= {"rows": [[[1], [2]]], "wide": [[[1]], [[2]]]}
+    nodes = [Node("PRelu", ["x", each], [f"y_{each}"]) for each in slopes]
+    nodes.append(Node("PRelu", ["narrow", "row"], ["y_narrow"]))
+    arrays = {name: np.array(value, np.float32) for name, value in slopes.items()}
+    inputs = [make_value("x", [2, 3]), make_value("narrow", ["n", 1])]
+    x = np.array([[-1, 2, -3], [0, -0.5, 4]], np.float32)
+    _family(nodes, inputs, arrays).check(x=x, narrow=x[:, :1])
+
+
 @pytest.mark.parametrize(
     ("element", "dtype"), [(TensorProto.FLOAT, np.float32), (TensorProto.INT32, np.int32)]
 )

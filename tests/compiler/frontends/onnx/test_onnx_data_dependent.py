@@ -14,7 +14,7 @@ from onnx import helper
 
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
-from ingot.hal.errors import InvalidArgument, OutOfRange
+from ingot.hal.errors import InvalidArgument
 from tests.support.devices import load_best
 from tests.support.drawn import examples
 from tests.support.onnx_cases import Case as Case
@@ -56,8 +56,18 @@ def test_nonzero_and_compress_pick_what_the_reference_picks() -> None:
         case.check(x=numbers(rows, columns, seed=seed), flat=flat, columns=kept)
 
     run()
-    with pytest.raises(OutOfRange, match="Compress_1"):
-        case.model.main(x=numbers(2, 2), flat=np.ones(9, bool), columns=np.ones(2, bool))
+
+
+def test_what_a_condition_says_beyond_the_axis_is_not_looked_at() -> None:
+    case = Case(
+        [Node("Compress", ["x", "flat"], ["some"]), Node("Compress", ["x", "rows"], ["y"], axis=0)],
+        [make_value("x", ["a", 3]), make_value("flat", ["k"], BOOL), make_value("rows", [4], BOOL)],
+        ["some", "y"],
+    )
+    for count in (1, 3, 6):
+        x = numbers(count, 3)
+        for length in (0, 2, 3 * count, 3 * count + 5):
+            case.check(x=x, flat=np.ones(length, bool), rows=np.ones(4, bool))
 
 
 def test_one_mask_gives_one_count_to_all_that_it_picks() -> None:

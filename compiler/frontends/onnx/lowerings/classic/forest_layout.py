@@ -27,7 +27,24 @@ class Layout:
     nan_first: Array
     leaf_of: Array
     roots: Array
-    depth: int
+    depths: Array  # of each tree the greatest number of steps from its root to a leaf
+    is_shared: bool  # some node has several parents
+
+    def targets_of(self, leaves: Array, targets: Array) -> Array | None:
+        """The target that each tree tells, 0 for one that tells none: `targets` are those of
+        `leaves`. None: some tree tells several, or reads leaves of another one."""
+        if self.is_shared:
+            return None
+        places = np.flatnonzero(self.first == np.arange(len(self.first)))
+        tree_of = np.full(max(self.leaf_of.max(), leaves.max(initial=0)) + 1, -1)
+        tree_of[self.leaf_of[places]] = np.searchsorted(self.roots, places, "right") - 1
+        trees = tree_of[leaves]
+        trees, targets = trees[trees >= 0], targets[trees >= 0]  # others are never reached
+        least = np.full(len(self.roots), np.iinfo(np.int64).max)
+        greatest = np.zeros(len(self.roots), np.int64)
+        np.minimum.at(least, trees, targets)
+        np.maximum.at(greatest, trees, targets)
+        return greatest if (least >= greatest).all() else None
 
 
 def lay_out(forest: Forest, width: int) -> Layout:
@@ -49,9 +66,10 @@ def lay_out(forest: Forest, width: int) -> Layout:
         is_test & forest.nan_first[nodes],
         np.where(is_leaf, nodes, 0),
         place[: len(forest.roots)],
-        0,
+        np.zeros(len(forest.roots), np.int64),
+        bool(jumps.any()),
     )
-    layout.depth = _depth(layout, is_test, jumps)
+    layout.depths = _depths(layout, is_test, jumps)
     return layout
 
 
@@ -81,12 +99,16 @@ class _Slots:
         self.nodes, self.trees, self.jumps, self.first = parts
 
 
-def _depth(layout: Layout, is_test: Array, jumps: Array) -> int:
-    """The greatest number of steps from a root to a leaf."""
-    depth, reached = 0, layout.roots
+def _depths(layout: Layout, is_test: Array, jumps: Array) -> Array:
+    """The greatest number of steps from each root to a leaf."""
+    fronts: list[tuple[Array, Array]] = []  # the nodes that lead on after so many steps
+    reached = np.unique(layout.roots)
     while len(reached := reached[is_test[reached] | jumps[reached]]):
-        depth += 1
-        unsupported(depth > len(layout.first), "its nodes lead in a circle: fix the model")
-        second = layout.first[reached[is_test[reached]]] + 1
-        reached = np.unique(np.append(layout.first[reached], second))
-    return depth
+        fronts.append((reached, layout.first[reached] + is_test[reached]))
+        unsupported(len(fronts) > len(layout.first), "its nodes lead in a circle: fix the model")
+        reached = np.unique(np.append(layout.first[reached], fronts[-1][1]))
+    heights = np.zeros(len(layout.first), np.int64)
+    for nodes, seconds in reversed(fronts):
+        heights[nodes] = 1 + np.maximum(heights[layout.first[nodes]], heights[seconds])
+    depths: Array = heights[layout.roots]
+    return depths

@@ -1,26 +1,21 @@
-"""TreeEnsembleRegressor, TreeEnsembleClassifier and TreeEnsemble.
-
-All trees are walked for all rows at once, tree by tree, so that a tree's nodes stay in the cache:
-the place of each pair goes one level down in each step, and a leaf leads to itself.
-"""
+"""TreeEnsembleRegressor, TreeEnsembleClassifier and TreeEnsemble: which leaf each row reaches
+(`forest_walk.py`), and what the leaves say of the targets."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ingot.compiler.frontends.onnx.lowerings.classic.forest import (
     MODES,
-    Forest,
     Leaves,
     Tests,
     build_forest,
     read_trees,
 )
-from ingot.compiler.frontends.onnx.lowerings.classic.forest_layout import Layout, lay_out
+from ingot.compiler.frontends.onnx.lowerings.classic.forest_walk import Walked, walk
 from ingot.compiler.frontends.onnx.lowerings.classic.labels import class_count, give_labels
 from ingot.compiler.frontends.onnx.lowerings.classic.scores import (
     POST_TRANSFORMS,
@@ -31,8 +26,6 @@ from ingot.compiler.frontends.onnx.lowerings.classic.scores import (
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
 from ingot.compiler.frontends.strings import Strings
-from ingot.compiler.graph.builder import Builder
-from ingot.compiler.graph.control.build_control import branches, counted_loop
 from ingot.compiler.ir import Value
 from ingot.hal.spec import dtype
 
@@ -41,6 +34,7 @@ __all__: list[str] = []
 _I32 = dtype("i32")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 """In the order in which `TreeEnsemble` numbers them."""
+_CLAMP: Any = {"axis": 0, "mode": "clamp"}
 
 
 def _read_features(node: Node) -> Value:
@@ -52,127 +46,58 @@ def _read_features(node: Node) -> Value:
     return x if type_of(x).dtype.name == "f64" else node.convert(x, "f32")
 
 
-def _walk(node: Node, x: Value, forest: Forest) -> Value:
-    """i32[trees, n]: the leaf that each row reaches in each tree. A single row, which callers that
-    serve have, is walked without the places where rows begin."""
-    rows, width = shape_of(x)
-    greatest = int(forest.features.max(initial=0))
-    unsupported(
-        not isinstance(width, int) or greatest >= width,
-        f"a node reads feature {greatest} of {x.type}: fix the model",
-    )
-    assert isinstance(width, int)
-    layout = lay_out(forest, width)
-    trees = len(layout.roots)
-    node.builder.append("assert", (), (), {"kind": "le", "a": rows * (width + 1), "b": 2**31 - 1})
-    wide = node.op(
-        "pad", x, node.constant(0, type_of(x).dtype), low=(0, 0), high=(0, 1), interior=(0, 0)
-    )
-    flat = node.reshape(wide, (rows * (width + 1),))
-    step = _step(node, layout, flat, width)
-    roots, leaves = (node.constant(each, _I32) for each in (layout.roots, layout.leaf_of))
-    shape = (trees, rows)
-
-    def reached(inner: Node, at: Value, base: Value | None) -> Value:
-        count = inner.constant(layout.depth, _I32)
-        (at,) = counted_loop(
-            inner.builder, count, [at], lambda b, _, each: [step(node.within(b), each[0], base)]
-        )
-        return inner.op("take", leaves, at, axis=0, mode="clamp")
-
-    def of_one_row(builder: Builder) -> list[Value]:
-        inner = node.within(builder)
-        return [inner.op("broadcast", reached(inner, roots, None), shape=shape, dimensions=(0,))]
-
-    def of_many_rows(builder: Builder) -> list[Value]:
-        inner = node.within(builder)
-        base = inner.op("iota", dtype=_I32, shape=shape, axis=1)
-        base = inner.op("mul", base, inner.fill(width + 1, like=base))
-        at = inner.op("broadcast", roots, shape=shape, dimensions=(0,))
-        at, base = (inner.reshape(each, (trees * rows,)) for each in (at, base))
-        return [inner.reshape(reached(inner, at, base), shape)]
-
-    if isinstance(rows, int):
-        return (of_one_row if rows == 1 else of_many_rows)(node.builder)[0]
-    is_one = node.compare("eq", node.size(rows), node.constant(1, "i64"))
-    builds = [of_one_row, of_many_rows]
-    return branches(node.builder, "if", is_one, builds, node.fresh_symbols("rows"))[0]
-
-
-def _step(
-    node: Node, layout: Layout, flat: Value, width: int
-) -> Callable[[Node, Value, Value | None], Value]:
-    """From each place to the next, of rows that begin at `base` in `flat`. A node is one word where
-    that has room for it: the threshold, a bit for NaN, the feature and the first child, from the
-    low bits on; else a word without the threshold, which stands apart."""
-    element = type_of(flat).dtype
-    shift = (width + 1).bit_length() + 1
-    links = layout.nan_first.astype(np.uint64) | layout.features.astype(np.uint64) << np.uint64(1)
-    links |= layout.first.astype(np.uint64) << np.uint64(shift)
-    is_word = element.bits == 32 and int(links.max(initial=0)) < 1 << 32
-    if is_word:
-        bits = layout.thresholds.view(np.uint32).astype(np.uint64)
-        words = node.constant(links << np.uint64(32) | bits, "u64")
-    else:
-        words = node.constant(links, "u64")
-        thresholds = node.constant(layout.thresholds, element)
-
-    low = 32 if is_word else 0  # where the link begins in a word
-
-    def step(inner: Node, at: Value, base: Value | None) -> Value:
-        # Every reader takes its bits of the word itself, so that all is one kernel.
-        word = inner.op("take", words, at, axis=0, mode="clamp")
-
-        def field(first_bit: int, count: int) -> Value:
-            part = inner.op("shift_right_logical", word, inner.fill(low + first_bit, like=word))
-            return inner.op("and", part, inner.fill((1 << count) - 1, like=part))
-
-        if is_word:
-            limit = inner.op("bitcast", inner.convert(word, "u32"), dtype=element)
-        else:
-            limit = inner.op("take", thresholds, at, axis=0, mode="clamp")
-        feature = inner.convert(field(1, shift - 1), _I32)
-        place = feature if base is None else inner.op("add", base, feature)
-        value = inner.op("take", flat, place, axis=0, mode="clamp")
-        first = inner.compare("le", value, limit)
-        if layout.nan_first.any():
-            marked = inner.convert(field(0, 1), "i1")
-            first = inner.op("or", first, inner.op("and", inner.op("is_nan", value), marked))
-        child = inner.convert(field(shift, 31), _I32)
-        return inner.op("add", child, inner.convert(inner.op("not", first), _I32))
-
-    return step
-
-
-def _aggregate(node: Node, reached: Value, leaves: Leaves, count: int, kind: str) -> Value:
+def _aggregate(node: Node, walked: Walked, leaves: Leaves, count: int, kind: str) -> Value:
     """f32[n, count] or f64: what the leaves say of each target, over all trees."""
     unsupported(kind not in _AGGREGATES, f"its aggregate_function '{kind}' is not known")
-    targets, places = leaves.targets, leaves.places
+    targets = leaves.targets
     unsupported(
         bool(len(targets)) and not 0 <= targets.min() <= targets.max() < count,
         f"its leaves have targets {sorted(set(targets.tolist()))[:8]}, expected 0 to {count - 1}: "
         "fix the model",
     )
-    element = leaves.weights.dtype
-    combine: Any = {"MIN": np.minimum, "MAX": np.maximum}.get(kind, np.add)
     none = {"MIN": math.inf, "MAX": -math.inf}.get(kind, 0.0)
-    table = np.full((leaves.count, count), none, element)
-    inside = places < leaves.count  # what stands at inner nodes is never reached
-    combine.at(table, (places[inside], targets[inside]), leaves.weights[inside])
-    if count == 1:
-        table = table[:, 0]
-    weights = node.op(
-        "take", node.constant(table, _element(element)), reached, axis=0, mode="clamp"
-    )
-    trees, rows = shape_of(reached)
-    total = node.reduce(weights, [0], {"MIN": "min", "MAX": "max"}.get(kind, "add"))
-    total = node.reshape(total, (rows, count))
+    total = _total(node, walked, leaves, count, kind, none)
     if kind == "AVERAGE":
-        return node.op("div", total, node.fill(float(trees), like=total))  # type: ignore[arg-type]
+        trees = len(walked.rows_of)
+        return node.op("div", total, node.fill(float(trees), like=total))
     if kind == "SUM":
         return total
     is_none = node.compare("eq", total, node.fill(none, like=total))
     return node.op("select", is_none, node.fill(0, like=total), total)
+
+
+def _total(node: Node, walked: Walked, leaves: Leaves, count: int, kind: str, none: float) -> Value:
+    """As `_aggregate`, `none` of targets that no leaf tells. Trees whose leaves tell one target,
+    as many of each, are summed target by target; others give rows of all targets."""
+    rows = shape_of(walked.places)[1]
+    combine: Any = {"MIN": np.minimum, "MAX": np.maximum}.get(kind, np.add)
+    reduction = {"MIN": "min", "MAX": "max"}.get(kind, "add")
+    inside = leaves.places < leaves.count  # what stands at inner nodes is never reached
+    where, weights = leaves.places[inside], leaves.weights[inside]
+    own = walked.layout.targets_of(where, leaves.targets[inside]) if count > 1 else None
+    sizes = np.bincount(own, minlength=count) if own is not None else np.zeros(count)
+    if count == 1 or (own is not None and sizes.min() == sizes.max()):
+        by_leaf = np.full(leaves.count, none, weights.dtype)
+        combine.at(by_leaf, where, weights)
+        table = by_leaf[walked.layout.leaf_of]
+        order = walked.rows_of if own is None else walked.rows_of[np.argsort(own, kind="stable")]
+        found = _take_rows(node, walked.places, order)
+        found = node.op("take", node.constant(table, _element(table.dtype)), found, **_CLAMP)
+        found = node.reshape(found, (count, len(order) // count, rows))
+        total = node.reduce(found, [1], reduction)
+        return node.transpose(total, (1, 0)) if count > 1 else node.reshape(total, (rows, 1))
+    table = np.full((leaves.count, count), none, weights.dtype)
+    combine.at(table, (where, leaves.targets[inside]), weights)
+    leaf_of = node.constant(walked.layout.leaf_of, _I32)
+    found = node.op("take", leaf_of, _take_rows(node, walked.places, walked.rows_of), **_CLAMP)
+    found = node.op("take", node.constant(table, _element(table.dtype)), found, **_CLAMP)
+    return node.reduce(found, [0], reduction)
+
+
+def _take_rows(node: Node, value: Value, order: np.ndarray[Any, Any]) -> Value:
+    if (order == np.arange(len(order))).all():
+        return value
+    return node.op("take", value, node.constant(order, _I32), **_CLAMP)
 
 
 def _element(element: Any) -> str:
@@ -208,7 +133,7 @@ def tree_regressor(node: Node) -> Value:
         leaves.places, leaves.targets, leaves.weights = (
             each[once] for each in (leaves.places, leaves.targets, leaves.weights)
         )
-    total = _aggregate(node, _walk(node, x, forest), leaves, count, kind)
+    total = _aggregate(node, walk(node, x, forest), leaves, count, kind)
     total = node.convert(_add_base(node, total, _base_values(node)), "f32")
     return transform_targets(node, total, node.text("post_transform", "NONE"))
 
@@ -223,14 +148,14 @@ def tree_classifier(node: Node) -> tuple[Value | Strings, Value]:
     forest = build_forest(tests, leaves, roots, type_of(x).dtype.numpy)
     kind = node.text("post_transform", "NONE")
     base = _base_values(node)
-    reached = _walk(node, x, forest)
+    walked = walk(node, x, forest)
     if classes != 2 or len(np.unique(leaves.targets)) > 1:
-        total = _aggregate(node, reached, leaves, classes, "SUM")
+        total = _aggregate(node, walked, leaves, classes, "SUM")
         total = node.convert(_add_base(node, total, base), "f32")
         best = node.op("arg_max", total, axis=1, dtype=dtype("i64"), last=False)
         return give_labels(node, best, ints), post_transform(node, total, kind)
     leaves.targets = np.zeros_like(leaves.targets)
-    score = node.convert(_aggregate(node, reached, leaves, 1, "SUM"), "f32")
+    score = node.convert(_aggregate(node, walked, leaves, 1, "SUM"), "f32")
     score = _add_base(node, score, base[-1:])
     positive = bool((leaves.weights >= 0).all())
     column = node.reshape(score, shape_of(score)[:1])
@@ -263,7 +188,7 @@ def tree_ensemble(node: Node) -> Value:
         f"its aggregate_function {kind} or post_transform {transform} is not known",
     )
     count = node.integer("n_targets", 1)
-    total = _aggregate(node, _walk(node, x, forest), leaves, count, _AGGREGATES[kind])
+    total = _aggregate(node, walk(node, x, forest), leaves, count, _AGGREGATES[kind])
     total = node.convert(total, element)
     return transform_targets(node, total, POST_TRANSFORMS[transform])
 

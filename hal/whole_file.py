@@ -7,10 +7,11 @@ import stat
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "c_text",
     "open_regular",
     "read_arrays",
+    "write_arrays",
     "write_whole",
 ]
 
@@ -143,6 +145,28 @@ def read_arrays(path: str | os.PathLike[str]) -> Any:
         except DAMAGED as error:
             name = os.fsdecode(path)
             raise DataLoss(f"'{name}' is no .npy or .npz file: {error}") from None
+
+
+def write_arrays(path: str | os.PathLike[str], arrays: Any) -> None:
+    """Make a .npy file of an array, or a .npz file of arrays by name, whatever their names are.
+    Raises as `write_whole`; pipes are written, too."""
+    if os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode):
+        with open(path, "wb") as file:
+            _write_arrays(file, arrays)
+    else:
+        write_whole(path, lambda file: _write_arrays(file, arrays))
+
+
+def _write_arrays(file: Any, arrays: Any) -> None:
+    if isinstance(arrays, Mapping):
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    _write_arrays(entry, array)
+    else:
+        # NumPy writes into what has a descriptor by itself, and does not tell what was wrong
+        stream: Any = SimpleNamespace(write=file.write)
+        np.lib.format.write_array(stream, np.asarray(arrays), allow_pickle=False)
 
 
 def c_text(what: str, value: str | bytes | os.PathLike[str]) -> bytes:

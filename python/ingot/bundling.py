@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from ingot.compiler.vm.read_module import read_module
 from ingot.compiling import compile
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import layout
-from ingot.hal.whole_file import open_regular
+from ingot.hal.whole_file import open_regular, write_whole
 from ingot.inputs import read_inputs
 from ingot.runtime.program import load_module
 from ingot.runtime.signature import read_signature
@@ -136,4 +137,4 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     for path, content in files.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+        write_whole(target, methodcaller("write", content))

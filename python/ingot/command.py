@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ingot.bundle_command import add_bundle
@@ -36,6 +35,7 @@ from ingot.compile_options import (
 )
 from ingot.hal.errors import CompileError, Error, InvalidArgument
 from ingot.hal.printable import json_escape, printable, size_text
+from ingot.hal.whole_file import write_whole
 from ingot.language.chat import add_chat
 from ingot.module_commands import add_asm, add_dis, add_explore, add_inspect, add_pack, add_strip
 from ingot.native_file import add_natives, read_natives
@@ -442,7 +442,7 @@ def _run_opt(options: argparse.Namespace) -> None:
         module = passes[name](module)
     text = to_text(module)
     if options.output:
-        Path(options.output).write_text(text, encoding="utf-8")
+        write_whole(options.output, lambda file: file.write(text.encode()))
     else:
         # The text stays what it was: what cannot be printed stands in its strings only.
         print("\n".join(printable(line, escape=json_escape) for line in text.split("\n")), end="")

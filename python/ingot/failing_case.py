@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ingot.checked_run import CheckedRun
 from ingot.compiler import ir
 from ingot.compiler.checking import Dispatch
@@ -17,6 +15,7 @@ from ingot.compiler.graph.interpreter import bind_symbols
 from ingot.compiler.graph.symbols import substitute_symbols
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES
 from ingot.hal.errors import InvalidArgument
+from ingot.hal.whole_file import write_arrays
 
 __all__ = ["write_case"]
 
@@ -67,4 +66,4 @@ def _function(dispatch: Dispatch, operands: Sequence[Any], sizes: Mapping[str, i
 
 
 def _save(path: Path, names: Sequence[str], arrays: Sequence[Any]) -> None:
-    np.savez(path, **dict(zip(names, arrays, strict=True)))
+    write_arrays(path, dict(zip(names, arrays, strict=True)))

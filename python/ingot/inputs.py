@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from ingot.hal.array import Array
 from ingot.hal.errors import InvalidArgument
-from ingot.hal.whole_file import read_arrays
+from ingot.hal.whole_file import read_arrays, write_arrays
 from ingot.runtime.model import Model
 from ingot.runtime.signature import Signature, Value
 
@@ -89,7 +88,7 @@ def write_outputs(paths: Sequence[str], results: Mapping[str, Any]) -> None:
     free = dict(results)
     for path in paths:
         if path.endswith(".npz") and path.partition("=")[0] not in results:
-            np.savez(path, **_savable_by_name(results))
+            write_arrays(path, _savable_by_name(results))
             continue
         name, separator, file = path.partition("=")
         if not separator or name not in results:
@@ -105,12 +104,10 @@ def write_outputs(paths: Sequence[str], results: Mapping[str, Any]) -> None:
             raise InvalidArgument(
                 f"--output {path}: {name} is {kind}; arrays go to .npy files, lists to .npz files"
             )
-        with Path(file).open("wb") as stream:
-            if isinstance(result, list):
-                parts: dict[str, Any] = {str(at): _savable(each) for at, each in enumerate(result)}
-                np.savez(stream, **parts)
-            else:
-                np.save(stream, _savable(result))
+        if isinstance(result, list):
+            write_arrays(file, {str(at): _savable(each) for at, each in enumerate(result)})
+        else:
+            write_arrays(file, _savable(result))
 
 
 def _savable_by_name(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,8 +120,12 @@ def _savable_by_name(results: Mapping[str, Any]) -> dict[str, Any]:
     return savable
 
 
-def _savable(array: Array) -> npt.NDArray[Any]:
-    return np.asarray(array if array.dtype.is_numpy else array.astype("f32"))
+def _savable(array: Any) -> npt.NDArray[Any]:
+    if isinstance(array, Array):
+        return np.asarray(array if array.dtype.is_numpy else array.astype("f32"))
+    if isinstance(array, dict):
+        raise InvalidArgument("maps have no place in .npy files; without --output they are printed")
+    return np.asarray(array, np.str_)
 
 
 def known_sizes(sizes: Mapping[str, int], metadata: Mapping[str, Any]) -> dict[str, int]:

@@ -14,7 +14,7 @@ import pytest
 from ingot.hal.checkpoint import read_tensors
 from ingot.hal.errors import DataLoss, InvalidArgument, NotFound
 from ingot.hal.gguf import Gguf
-from ingot.hal.whole_file import open_regular, read_arrays, write_whole
+from ingot.hal.whole_file import open_regular, read_arrays, write_arrays, write_whole
 
 
 def test_a_file_that_cannot_be_finished_is_left_as_it_was(tmp_path: Path) -> None:
@@ -39,6 +39,28 @@ def test_links_and_devices_stay_what_they_are(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
     write_whole("/dev/null", lambda file: file.write(b"new"))
     assert Path("/dev/null").is_char_device()
+
+
+def test_arrays_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    turned = np.arange(6.0).reshape(2, 3).T
+    for array in (turned, np.float32(2), np.zeros((0, 3), "i1"), np.array(["a", "bcd"])):
+        write_arrays(path, array)
+        np.testing.assert_array_equal(read_arrays(path), array, strict=True)
+        assert read_arrays(path).shape == np.shape(array)
+    named = dict.fromkeys(["file", "allow_pickle", "arr_0", "a/b", "ü"], turned)
+    write_arrays(path, named)
+    assert read_arrays(path).keys() == named.keys()
+    assert (read_arrays(path)["a/b"] == turned).all()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_arrays_go_into_pipes(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_arrays(tmp_path / "pipe", np.arange(3))
+    assert np.load(io.BytesIO(os.read(reader, 4096))).tolist() == [0, 1, 2]
+    os.close(reader)
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800"])

@@ -36,7 +36,7 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1380,
     "csrc/vm": 2330,
-    "hal": 2470,
+    "hal": 2490,
     "runtime": 3190,
     "python/ingot": 4100,
     "python/ingot/explorer": 1900,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 115381
+IN_ALL = 115410
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

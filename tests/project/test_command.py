@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 
 import ingot
@@ -192,6 +193,23 @@ def test_sequences_are_read_from_files_and_text_and_written_and_checked(
     assert main(["bench", module, "--seconds", "0.01"]) == 0
     assert main(["check", str(text)]) == 0
     assert main(["check", str(text), *none]) == 0
+
+
+def test_run_writes_strings_and_refuses_maps(tmp_path: Path, failing: Callable[..., str]) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["": 20, "ai.onnx.ml": 3]>
+        f(string[n] x, float[2,2] v) => (string[n] y, seq(map(string, float)) file) {
+            y = StringConcat(x, x)
+            file = ai.onnx.ml.ZipMap<classlabels_strings = ["a", "b"]>(v)
+        }"""
+    )
+    module, out = str(tmp_path / "m.ingot"), tmp_path / "y.npy"
+    ingot.compile(model, variants=["x86-64-v3"]).save(module)
+    given = ["--input", 'x=["a", "ü"]', "--input", "v=[[1, 2], [3, 4]]"]
+    assert main(["run", module, *given, "--output", f"y={out}"]) == 0
+    assert np.load(out).tolist() == ["aa", "üü"]
+    said = failing("run", module, *given, "--output", str(tmp_path / "all.npz"))
+    assert "maps have no place in .npy files" in said
 
 
 def test_run_writes_dtypes_that_npy_lacks_as_f32(tmp_path: Path) -> None:

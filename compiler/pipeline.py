@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from ingot.compiler import ir
@@ -46,7 +48,6 @@ from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import GRAPH_PASSES
 from ingot.compiler.ir.renamed_dims import renamed_dims
 from ingot.compiler.ir.verifier import verify
-from ingot.compiler.kernels.classes import lower_entries
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.kernels.own import given_kernels
@@ -56,7 +57,7 @@ from ingot.compiler.name_ends import name_ends
 from ingot.compiler.own_kernels import Kernel as OwnKernel
 from ingot.compiler.own_kernels import checked_kernels
 from ingot.compiler.rare_collections import rare_collections
-from ingot.compiler.read_source import copy_module, read_source, read_sources
+from ingot.compiler.read_source import copy_module, read_sketch, read_source, read_sources
 from ingot.compiler.report import Report, TargetReport
 from ingot.compiler.report_target import report_target
 from ingot.compiler.state import State, apply_state
@@ -65,7 +66,7 @@ from ingot.compiler.stream.allocation import Allocation
 from ingot.compiler.stream.data import ProgramData
 from ingot.compiler.stream.level import STREAM
 from ingot.compiler.stream.plan_memory import plan_memory
-from ingot.compiler.targets.target import Target, building_objects, choose_targets
+from ingot.compiler.targets.target import Building, Target, building_objects, choose_targets
 from ingot.compiler.vm import convert as vm_convert
 from ingot.compiler.vm.build_module import TargetCode, build_module
 from ingot.hal.errors import CompileError
@@ -140,19 +141,29 @@ def compile(
     the least of modules that it calls. `example_inputs`, `dynamic_shapes`: of torch.export.
     `debug`: for `ingot explore`. `dump_ir`: folder for IR after each pass. `progress`: told steps.
     """
-    choose_targets(target, variants, fallback)  # what is wrong there is told first
-    driver = Driver.of(progress, dump_ir)
+    choose, driver = _choose(target, variants, fallback), Driver.of(progress, dump_ir)
     outputs = [outputs] if isinstance(outputs, str) else outputs
-    own = OwnOps(natives or {}, checked_kernels(kernels))
+    own, versions = OwnOps(natives or {}, checked_kernels(kernels)), _versions(version, requires)
     reading = _exporting(source, example_inputs, dynamic_shapes) | {"own_ops": own, "lora": lora}
     reading |= {"parameters": parameters, "parameter_names": parameter_names, "scope": scope}
     reading |= {"outputs": outputs, "capacity": capacity, "weights": weights, "verify": verify}
     reading |= {"sequences": sequences, "cache_tokens": cache_tokens, "cache": cache}
-    module = _read(source, state, reading, driver, precision)
-    targets = choose_targets(target, variants, fallback, products_in_words(module))
-    options = _recorded(parameters, outputs, specialize, precision)
-    versions = _versions(version, requires)
-    return _finish(module, targets, _passes(specialize), driver, options, debug, own, versions)
+    options, passes = _recorded(parameters, outputs, specialize, precision), _passes(specialize)
+    with building_objects() as building:  # C compilers run beside the rest
+        if dump_ir is None and state is None:
+            _begin(source, reading, precision, choose, passes, building, driver)
+        module = _read(source, state, reading, driver, precision)
+        return _finish(module, choose, passes, driver, options, building, debug, own, versions)
+
+
+Choose = Callable[[ir.Module], Sequence[Target]]
+"""The targets of a program at graph level."""
+
+
+def _choose(target: str | Sequence[str], variants: Sequence[str] | None, fallback: bool) -> Choose:
+    """What chooses targets. What is wrong with these is told at once; see `choose_targets`."""
+    choose_targets(target, variants, fallback)
+    return lambda module: choose_targets(target, variants, fallback, products_in_words(module))
 
 
 def _exporting(
@@ -219,9 +230,10 @@ def compile_changed(
     show more of the program than its results. Raises as `compile`, and what `change` raises."""
     driver = Driver.of(progress)
     module = _read(source, None, {"parameters": parameters, "own_ops": own}, driver)
-    targets = choose_targets(target, None, fallback=True, products=products_in_words(module))
-    passes = (*DISPATCH_PASSES, change)
-    return _finish(module, targets, passes, driver, {"parameters": parameters}, own=own)
+    choose, passes = _choose(target, None, fallback=True), (*DISPATCH_PASSES, change)
+    with building_objects() as building:
+        options = {"parameters": parameters}
+        return _finish(module, choose, passes, driver, options, building, own=own)
 
 
 def read_program(
@@ -268,18 +280,42 @@ def _import(
     return cast(ir.Module, module)
 
 
+def _begin(
+    source: Any,
+    reading: Mapping[str, Any],
+    precision: str,
+    choose: Choose,
+    passes: Sequence[Pass],
+    building: Callable[[Target], Building],
+    driver: Driver,
+) -> None:
+    """Let C compilers begin with the kernels of a language model, which a part of it has, too."""
+    module = read_sketch(source, **reading)
+    if module is None:
+        return
+    driver = replace(driver, prefix="sketch.")
+    set_precision(module, precision)
+    module = driver.passes(module, GRAPH_PASSES)
+    targets = [each for each in choose(module) if not each.runs_behind]
+    module = driver.passes(module, passes if targets else ())
+    for target in targets:
+        build = building(target)
+        build.begin_all(driver.step("lower_kernels", partial(build.lower, module)))
+
+
 def _finish(
     module: ir.Module,
-    targets: Sequence[Target],
+    choose: Choose,
     passes: Sequence[Pass],
     driver: Driver,
     options: dict[str, Any],
+    building: Callable[[Target], Building],
     debug: bool = False,
     own: OwnOps = OwnOps({}, {}),  # noqa: B008  frozen
     versions: Mapping[str, int] | None = None,
 ) -> Module:
     """The levels below, for each target, and the file."""
-    data = ProgramData()
+    data, targets = ProgramData(), choose(module)
     made: list[DebugTarget] = []
     for target in targets:
         driver.prefix = f"{target.name}." if len(targets) > 1 else ""
@@ -288,7 +324,8 @@ def _finish(
         first_passes = QUEUE_PASSES if target.runs_behind else ()
         lowered = driver.passes(source, (*first_passes, *passes))
         with given_kernels(own.kernels):
-            made.append(_lower_target(lowered, target, data, first_kernel, driver))
+            build = building(target)
+            made.append(_lower_target(lowered, target, build, data, first_kernel, driver))
     driver.prefix = ""
     reports = {each.target.name: each.report for each in made}
     renamed = renamed_dims(module.functions.values())
@@ -355,24 +392,26 @@ def _verify_kernels(kernels: Mapping[str, Sequence[Kernel]]) -> None:
 
 
 def _lower_target(
-    module: ir.Module, target: Target, data: ProgramData, first_kernel: int, driver: Driver
+    module: ir.Module,
+    target: Target,
+    building: Building,
+    data: ProgramData,
+    first_kernel: int,
+    driver: Driver,
 ) -> DebugTarget:
     """Kernels, objects, stream and vm level of a module at dispatch level."""
     driver.step("verify", lambda: verify(module, DISPATCH))
-    variants = [variant.target for variant in target.variants]
-    with building_objects(target) as building:  # compilers of kernels run beside what follows
-        kernels = driver.step(
-            "lower_kernels", lambda: lower_entries(module, variants, building.begin)
-        )
-        if driver.dump.folder is not None or os.environ.get("INGOT_VERIFY_KERNELS"):
-            driver.step("verify_kernels", lambda: _verify_kernels(kernels))
-        driver.dump_kernels(kernels, [variant.name for variant in target.variants])
-        finish = driver.step(
-            "group_kernels", lambda: building.objects(kernels, _trials(module, target, kernels))
-        )
-        gc.collect(1)  # what the levels above have left of late, while compilers run
-        code, planned, allocations = _lower_streams(module, kernels, data, first_kernel, driver)
-        objects = driver.step("build_kernels", lambda: finish(driver.share))
+    # compilers of kernels run beside what follows
+    kernels = driver.step("lower_kernels", lambda: building.lower(module))
+    if driver.dump.folder is not None or os.environ.get("INGOT_VERIFY_KERNELS"):
+        driver.step("verify_kernels", lambda: _verify_kernels(kernels))
+    driver.dump_kernels(kernels, [variant.name for variant in target.variants])
+    finish = driver.step(
+        "group_kernels", lambda: building.objects(kernels, _trials(module, target, kernels))
+    )
+    gc.collect(1)  # what the levels above have left of late, while compilers run
+    code, planned, allocations = _lower_streams(module, kernels, data, first_kernel, driver)
+    objects = driver.step("build_kernels", lambda: finish(driver.share))
     first = {name: each[0] for name, each in kernels.items()}
     made = TargetCode(
         target.name,

@@ -16,12 +16,13 @@ from typing import Any
 from ingot.compiler import ir
 from ingot.compiler.chain import Chain, join
 from ingot.compiler.check_program import check_function_name
+from ingot.compiler.foreign import own_errors
 from ingot.compiler.frontends.natives import OwnOps, given_natives
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.graph.ops import Parameter
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.module import Module
-from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupported
+from ingot.hal.errors import CompileError, Error, InvalidArgument, NotFound, Unsupported
 from ingot.hal.file_kind import (
     ARTIFACT,
     CHECKPOINT,
@@ -37,7 +38,7 @@ from ingot.hal.file_kind import (
 )
 from ingot.hal.whole_file import open_regular
 
-__all__ = ["copy_module", "read_source", "read_sources"]
+__all__ = ["copy_module", "read_sketch", "read_source", "read_sources"]
 
 _KNOWN = (
     "a path or the bytes of an .onnx, .pt2 or .tflite file or of a StableHLO artifact, StableHLO "
@@ -73,6 +74,21 @@ def read_source(
     return _in_scope(copy_module(module) if scope and module is source else module, scope)
 
 
+def read_sketch(source: Any, **reading: Any) -> ir.Module | None:
+    """A small part of a language model that has its kernels; None of other sources, and where
+    something is wrong, which `read_source` tells. `reading`: as of that."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    if not (os.fspath(source).endswith(".gguf") or os.path.isdir(source)):
+        return None
+    try:
+        with own_errors("reading a part of the program"):
+            module = read_source(source, **reading, sketch=True)
+    except Error:
+        return None
+    return module if module.functions else None
+
+
 @dataclass(frozen=True)
 class _Options:
     parameters: str = "embedded"
@@ -88,6 +104,7 @@ class _Options:
     cache_tokens: int | None = None
     example_inputs: Sequence[Any] | None = None
     dynamic_shapes: Any = None
+    sketch: bool = False
 
 
 def _read(source: Any, options: _Options) -> ir.Module:
@@ -429,7 +446,7 @@ def _read_checkpoint(path: Path, options: _Options) -> ir.Module:
 
 def _layout(options: _Options) -> dict[str, Any]:
     """What is chosen of a language model's functions and cache."""
-    names = ("capacity", "cache", "verify", "lora", "sequences", "cache_tokens")
+    names = ("capacity", "cache", "verify", "lora", "sequences", "cache_tokens", "sketch")
     return {name: getattr(options, name) for name in names}
 
 

@@ -13,6 +13,7 @@ from importlib import import_module
 
 from ingot.compiler.dispatch.group import INDEX_OPS, is_elementwise
 from ingot.compiler.dispatch.ops import Entry, entries_of
+from ingot.compiler.dispatch.outline import region_key
 from ingot.compiler.ir import Function, Module, Op, clone_region, walk
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
@@ -22,9 +23,18 @@ from ingot.compiler.kernels.place_polls import place_polls
 from ingot.compiler.kernels.table import Ordinal
 from ingot.hal.errors import CompileError
 
-__all__ = ["KERNEL_CLASSES", "KernelClass", "kernel_class", "lower_entries", "lower_entry"]
+__all__ = [
+    "KERNEL_CLASSES",
+    "KernelClass",
+    "Lowered",
+    "kernel_class",
+    "lower_entries",
+    "lower_entry",
+]
 
 Lower = Callable[[Function, TargetInfo], Kernel]
+Lowered = dict[object, tuple[Kernel, ...]]
+"""Kernels of entries, one per variant, by what these are."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +117,11 @@ def lower_entries(
     module: Module,
     targets: Sequence[TargetInfo],
     tell: Callable[[Sequence[Kernel]], None] = lambda kernels: None,
+    known: Lowered | None = None,
 ) -> dict[str, tuple[Kernel, ...]]:
     """Per entry, in order, one kernel per variant; what the caller passes is the same for all.
     `tell` is told those of an entry when they are made, products in words first: most are long.
+    `known` has what was made before for the same targets, and learns these.
 
     Where a class cannot make the kernel of a variant beside which there is a fallback, the
     fallback's takes its place, and says why in `host`.
@@ -122,8 +134,12 @@ def lower_entries(
         raise CompileError(_refusal(refused))
     in_words = {name for name, found in classes.items() if found is not None and found.in_words}
     made: dict[str, tuple[Kernel, ...]] = {}
+    known = {} if known is None else known
     for entry in sorted(entries, key=lambda entry: entry.name not in in_words):
-        made[entry.name] = _agree(entry, _lower_variants(entry, targets))
+        key = (entry.name, tuple(entry.symbols.items()), region_key(entry.body))
+        if key not in known:
+            known[key] = _agree(entry, _lower_variants(entry, targets))
+        made[entry.name] = known[key]
         tell(made[entry.name])
     return {entry.name: made[entry.name] for entry in entries}
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from ingot.compiler.ir import Module
 from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.kernels.classes import Lowered, lower_entries
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.trial import Trial
 from ingot.compiler.targets.cpu.headers import HEADER_FOLDER as KERNEL_HEADERS
@@ -33,6 +35,7 @@ __all__ = [
     "LINKED_TARGET",
     "TARGETS",
     "VARIANTS",
+    "Building",
     "Objects",
     "Target",
     "Variant",
@@ -121,10 +124,11 @@ def _choose_target(
 
 
 @contextmanager
-def building_objects(target: Target) -> Iterator[Building]:
-    """Inside, C compilers run beside the caller."""
+def building_objects() -> Iterator[Callable[[Target], Building]]:
+    """Inside, C compilers run beside the caller; it takes targets."""
+    lowered: dict[Target, Lowered] = {}
     with building_executables() as build:
-        yield Building(target, build)
+        yield lambda target: Building(target, build, lowered.setdefault(target, {}))
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,13 @@ class Building:
 
     target: Target
     build: Build
+    lowered: Lowered  # kernels that were made for the target so far
+
+    def lower(self, module: Module) -> dict[str, tuple[Kernel, ...]]:
+        """The kernels of a module's entries, which compilers begin with as `begin` says.
+        CompileError: also as of `lower_entries`."""
+        targets = [variant.target for variant in self.target.variants]
+        return lower_entries(module, targets, self.begin, self.lowered)
 
     def begin(self, kernels: Sequence[Kernel]) -> None:
         """Begin with an entry's kernels, one for each variant, that are too long to wait for
@@ -140,6 +151,28 @@ class Building:
         for variant, kernel in zip(self.target.variants, kernels, strict=True):
             if isinstance(variant, Variant):
                 self.build.begin(variant, kernel)
+
+    def begin_all(self, kernels: Mapping[str, Sequence[Kernel]]) -> None:
+        """Begin with all kernels of a program, as far as they are known. CompileError: as
+        `begin`."""
+        self.build.begin_files(self._native(self._columns(kernels)))
+
+    def _columns(
+        self, kernels: Mapping[str, Sequence[Kernel]]
+    ) -> dict[Variant | OpenclVariant, list[Kernel]]:
+        """The kernels of each variant."""
+        return {
+            variant: [each[place] for each in kernels.values()]
+            for place, variant in enumerate(self.target.variants)
+            if kernels
+        }
+
+    @staticmethod
+    def _native(
+        columns: Mapping[Variant | OpenclVariant, list[Kernel]],
+    ) -> dict[Variant, list[Kernel]]:
+        """Those of variants in C."""
+        return {each: column for each, column in columns.items() if isinstance(each, Variant)}
 
     def objects(
         self, kernels: Mapping[str, Sequence[Kernel]], trials: Mapping[str, Trial]
@@ -150,12 +183,8 @@ class Building:
 
         CompileError: a compiler failed, or a kernel needs the fallback and there is none.
         """
-        columns = {
-            variant: [each[place] for each in kernels.values()]
-            for place, variant in enumerate(self.target.variants)
-            if kernels
-        }
-        given = {each: column for each, column in columns.items() if isinstance(each, Variant)}
+        columns = self._columns(kernels)
+        given = self._native(columns)
         finish = self.build.executable(given)
 
         def objects(progress: Callable[[int, int], None]) -> Objects:

@@ -18,15 +18,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2480,
+    "compiler": 2520,
     "compiler/bundling": 720,
     "compiler/dispatch": 2190,
-    "compiler/frontends": 37034,
+    "compiler/frontends": 37070,
     "compiler/graph": 10715,
     "compiler/ir": 2270,
-    "compiler/kernels": 14065,
+    "compiler/kernels": 14075,
     "compiler/stream": 1610,
-    "compiler/targets": 4565,
+    "compiler/targets": 4590,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2795,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 115410
+IN_ALL = 115520
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -32,6 +32,7 @@ def import_checkpoint(
     lora: Lora = None,
     sequences: int | None = None,
     cache_tokens: int | None = None,
+    sketch: bool = False,
 ) -> Module:
     """The module of a folder. `weights`: the codes that weights of products become, with a scale
     for 32 of them; None: they stay. The others as of `import_gguf`.
@@ -50,5 +51,5 @@ def import_checkpoint(
     made = CheckpointWeights(renamed, weights)
     made.adapters = open_adapters(lora)
     producer = f"checkpoint {configuration.name}"
-    layout = Layout(capacity, cache, verify, sequences, cache_tokens)
+    layout = Layout(capacity, cache, verify, sequences, cache_tokens, sketch)
     return build_model(made, configuration, layout, producer)

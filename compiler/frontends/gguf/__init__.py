@@ -27,6 +27,7 @@ from ingot.compiler.frontends.gguf.configuration import Configuration, read_conf
 from ingot.compiler.frontends.gguf.drafted import Drafted
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.seen import NOWHERE, seen, without
+from ingot.compiler.frontends.gguf.sketch import sketched
 from ingot.compiler.frontends.gguf.transformer import Transformer
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
@@ -64,11 +65,12 @@ def import_gguf(
     lora: Lora = None,
     sequences: int | None = None,
     cache_tokens: int | None = None,
+    sketch: bool = False,
 ) -> Module:
     """The module of a GGUF file. `capacity`: the positions of the cache, whose elements are those
     of `cache`, f32 or f16. `verify`: with the function for drafted tokens. `lora`: with room for
     adapters. `sequences`: how many texts have a place in the cache, which has room for
-    `cache_tokens` together (`batch.py`).
+    `cache_tokens` together (`batch.py`). `sketch`: with few of its layers (`sketch.py`).
 
     CompileError: the file is damaged, or its model cannot be compiled; the message says why.
     """
@@ -83,7 +85,7 @@ def import_gguf(
         )
     configuration = read_configuration(file)
     producer = f"gguf {configuration.name}"
-    layout = Layout(capacity, cache, verify, sequences, cache_tokens)
+    layout = Layout(capacity, cache, verify, sequences, cache_tokens, sketch)
     weights = Weights(file)
     weights.adapters = open_adapters(lora)
     return build_model(weights, configuration, layout, producer)
@@ -98,16 +100,22 @@ class Layout:
     verify: bool
     sequences: int | None
     cache_tokens: int | None
+    sketch: bool = False
 
 
 def build_model(
     weights: Weights, configuration: Configuration, layout: Layout, producer: str
 ) -> Module:
-    """The module of a model with these weights."""
+    """The module of a model with these weights; of a sketch that would be no part of it, an empty
+    one."""
     cache = layout.cache
     if cache not in CACHES:
         raise CompileError(f"cache is {cache!r}, expected {' or '.join(map(repr, CACHES))}")
     capacity = _checked(layout.capacity, configuration)
+    if layout.sketch:
+        configuration = sketched(configuration, weights.file.tensors)
+        if not configuration.sketched:
+            return Module()
     if layout.sequences is None:
         if layout.cache_tokens is not None:
             raise CompileError("cache_tokens is the room of several texts: give sequences too")
@@ -116,6 +124,8 @@ def build_model(
     else:
         room = Room.of(layout.sequences, capacity, layout.cache_tokens)
         module = Batch(weights, configuration, room, cache, producer).run(layout.verify)
+    if layout.sketch:
+        return module
     weights.check(configuration.name)
     if weights.adapters is not None:
         weights.adapters.check(weights.file.title)

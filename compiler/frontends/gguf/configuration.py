@@ -129,6 +129,12 @@ class Configuration:
     temperature_scale: float  # queries grow with the logarithm of their position; 0: they do not
     swiglu_alpha: float  # of swiglu_oai: what gates are multiplied by under the logistic
     swiglu_limit: float  # and the greatest magnitude in front of it
+    sketched: tuple[int, ...] = ()  # the layers that are built; without any all
+
+    @property
+    def built(self) -> Sequence[int]:
+        """The layers that are built."""
+        return self.sketched or range(self.layers)
 
     def has_window(self, layer: int) -> bool:
         """Whether a layer attends to the last positions only."""

@@ -43,7 +43,7 @@ class Transformer:
         self.turns = {local: self._turns(local) for local in self._kinds()}
         self.warmth = self._warmth() if self.c.temperature_scale else None
         x = self._scaled(self.weights.embedding(ids, self.c.width), self.c.embedding_scale)
-        for layer in range(self.c.layers):
+        for layer in self.c.built:
             with self.b.at(f"blk.{layer}"):
                 x = self._layer(x, layer)
         with self.b.at("output"):

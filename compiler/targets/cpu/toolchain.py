@@ -175,6 +175,18 @@ class Build:
                     path = self.folder() / "kernels_0.c"
                     self.compile(find_compiler(variant), variant, _file([each]), path)
 
+    def begin_files(self, kernels: Mapping[Variant, Sequence[Kernel]]) -> None:
+        """Begin with the files that a program with these kernels has. CompileError: as `begin`."""
+        if _without_objects.get():
+            return
+        with _telling():
+            for variant, each in kernels.items():
+                files, folder = kernel_files(each, printed=self._printed), self.folder()
+                for place, file in enumerate(files if len(files) > 1 else ()):
+                    if file.count:
+                        path = folder / f"kernels_{place}.c"
+                        self.compile(find_compiler(variant), variant, file, path)
+
     def executable(self, kernels: Mapping[Variant, Sequence[Kernel]]) -> Finish:
         """Begin to compile objects, of all variants at once, and what waits for them; they and the
         errors are those of `build_executable`."""

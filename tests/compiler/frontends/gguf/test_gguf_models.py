@@ -12,13 +12,17 @@ import pytest
 
 import ingot
 from ingot.compiler.dispatch.find_views import find_views
+from ingot.compiler.dispatch.ops import entries_of
+from ingot.compiler.dispatch.outline import region_key
 from ingot.compiler.frontends.gguf import import_gguf
+from ingot.compiler.graph.forms.separate_scopes import separate_scopes
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import GRAPH_PASSES
 from ingot.compiler.graph.rewriter import tensor_ops
 from ingot.compiler.ir.verifier import verify
 from ingot.compiler.pipeline import DISPATCH_PASSES
+from ingot.compiler.read_source import read_sketch, read_source
 from ingot.hal.gguf import Gguf
 from tests.support.language import (
     IDS,
@@ -63,6 +67,30 @@ def test_the_definitions_are_those_of_llama_cpp(tmp_path: Path) -> None:
             is_rounded = name.startswith(("gemma", "starcoder2", "qwen2vl"))
             bound = (1e-3 if is_rounded else 2e-6) * np.abs(expected).max()
             np.testing.assert_allclose(found[name], expected, atol=bound, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_a_sketch_has_the_kernels_of_the_whole(name: str, tmp_path: Path) -> None:
+    """Compilers begin with these."""
+    path, layers = tmp_path / "model.gguf", 12
+    write_model(path, replace(SHAPES[name], layers=layers), "Q8_0", {"attn_v": "F16"})
+    whole, sketch = read_source(path), read_sketch(path)
+    assert sketch is not None
+    assert whole.functions.keys() == sketch.functions.keys()
+    entries = []
+    for module in (whole, sketch):
+        for run in (*GRAPH_PASSES, separate_scopes, *DISPATCH_PASSES):
+            module = run(module)
+        entries.append({each.name: region_key(each.body) for each in entries_of(module)})
+    assert entries[0] == entries[1]
+
+
+def test_a_model_of_few_layers_has_no_sketch(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_model(path, Shape(layers=3))
+    assert read_sketch(path) is None
+    assert read_sketch(tmp_path / "missing.gguf") is None
+    assert read_sketch(path.read_bytes()) is None
 
 
 @pytest.mark.slow

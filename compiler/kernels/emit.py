@@ -56,6 +56,8 @@ class Emitter:
         self.given = dict(given or {})
         self.known: dict[Node, bool] = {}
         self.falling: frozenset[Node] = frozenset()
+        self.reciprocals: dict[Node, tuple[Value, Value | None]] = {}  # of quotients
+        self.is_plain = False  # of quotients: divided
         self.vector: Axis | None = None
         self.lanes = 1
         self.count: loop.Index | None = None
@@ -146,8 +148,7 @@ class Emitter:
             if self._is_small(node):
                 return b.part("loop.exp_nonpositive", self.emit(node.arguments[0]))
             if node.name == "div" and node.dtype.name == "f32" and self.vector is not None:
-                a, by = map(self.emit, node.arguments)
-                return self._divide(a, by, self._is_small(node.arguments[0]))
+                return self._divide(node)
             return b.op(node.name, *map(self.emit, node.arguments), attributes=node.attributes)
         if isinstance(node, Load):
             return self._load(node)
@@ -167,36 +168,65 @@ class Emitter:
         is_exp = isinstance(node, Apply) and node.name == "exp" and node.dtype.name == "f32"
         return is_exp and node.operands()[0] in self.falling
 
-    def _divide(self, a: Value, b: Value, small: bool) -> Value:
-        """a / b. By a divisor that all lanes share: a product with 1 / b, corrected by its
-        remainder, which is three times as fast and rounds the same where |a| > 2^-100. Where a is
-        `small`, from 0 to 1, a product with 1 / b in two parts, off by no more than .5001 ulp."""
-        builder = self.builder
-        if lanes_of(b) > 1 or lanes_of(a) == 1:
-            return builder.op("div", a, b)
-        numbers = (0.0, 1.0, 2.0**-100, 2.0**100)
-        zero, one, low, high = (builder.constant(each, dtype_of(b)) for each in numbers)
-        size = b if small else builder.op("abs", b)
-        ordinary = builder.op(
-            "and",
-            builder.op("compare", size, low, direction="gt"),
-            builder.op("compare", size, high, direction="lt"),
-        )
+    def _divide(self, node: Apply) -> Value:
+        """A quotient in f32. By a divisor that all lanes share: a product with what
+        `_reciprocal` gives, corrected by its remainder."""
+        b = self.builder
+        a, by = map(self.emit, node.arguments)
+        if lanes_of(by) > 1 or lanes_of(a) == 1 or self.is_plain:
+            return b.op("div", a, by)
+        known = self.reciprocals.get(node)
+        if known is not None:
+            return self._multiply(a, by, known)
 
         def fast() -> list[Value]:
-            reciprocal = builder.op("div", one, b)
-            if small:
-                rest = builder.fma(builder.op("neg", reciprocal), b, one)
-                part = builder.op("mul", a, builder.op("mul", rest, reciprocal))
-                return [builder.fma(a, reciprocal, part)]
-            quotient = builder.op("mul", a, reciprocal)
-            rest = builder.fma(builder.op("neg", quotient), b, a)
-            better = builder.fma(rest, reciprocal, quotient)
-            # Not of infinities, nor of a zero, whose sign it would lose.
-            is_number = builder.op("compare", builder.op("abs", better), zero, direction="gt")
-            return [builder.op("select", is_number, better, quotient)]
+            return [self._multiply(a, by, self._reciprocal(node, by))]
 
-        return builder.if_(ordinary, fast, lambda: [builder.op("div", a, b)])[0]
+        return b.if_(self._ordinary(node, by), fast, lambda: [b.op("div", a, by)])[0]
+
+    def prepare(self, nodes: Sequence[Node], axes: frozenset[Axis]) -> list[Value]:
+        """Reciprocals of what is the same along `axes` and divides f32 that is not: i1 of each, for
+        all of which to hold before such quotients are emitted, or all of them are plain."""
+        ordinary = []
+        for node in trace.walk_nodes(nodes):
+            if not isinstance(node, Apply) or node.name != "div" or node.dtype.name != "f32":
+                continue
+            if node.arguments[0].axes & axes and not node.arguments[1].axes & axes:
+                by = self.emit(node.arguments[1])
+                ordinary.append(self._ordinary(node, by))
+                self.reciprocals[node] = self._reciprocal(node, by)
+        return ordinary
+
+    def _ordinary(self, node: Apply, by: Value) -> Value:
+        """Whether the divisor has a reciprocal that is no subnormal number."""
+        b = self.builder
+        size = by if self._is_small(node.arguments[0]) else b.op("abs", by)
+        low, high = (b.constant(each, dtype_of(by)) for each in (2.0**-100, 2.0**100))
+        above, below = b.compare("gt", size, low), b.compare("lt", size, high)
+        return b.op("and", above, below)
+
+    def _reciprocal(self, node: Apply, by: Value) -> tuple[Value, Value | None]:
+        """1 / by; where the dividend is e to a power that is never above 0, in two parts."""
+        b = self.builder
+        one = b.constant(1.0, dtype_of(by))
+        reciprocal = b.op("div", one, by)
+        if not self._is_small(node.arguments[0]):
+            return reciprocal, None
+        return reciprocal, b.op("mul", b.fma(b.op("neg", reciprocal), by, one), reciprocal)
+
+    def _multiply(self, a: Value, by: Value, reciprocal: tuple[Value, Value | None]) -> Value:
+        """a / by, three times as fast, rounded the same where |a| > 2^-100; with a reciprocal in
+        two parts off by no more than .5001 ulp."""
+        b, (high, low) = self.builder, reciprocal
+        if low is not None:
+            return b.fma(a, high, b.op("mul", a, low))
+        quotient = b.op("mul", a, high)
+        rest = b.fma(b.op("neg", quotient), by, a)
+        better = b.fma(rest, high, quotient)
+        # Not of infinities, nor of a zero, whose sign it would lose.
+        zero = b.constant(0.0, dtype_of(by))
+        is_number = b.op("compare", b.op("abs", better), zero, direction="gt")
+        return b.op("select", is_number, better, quotient)
 
     # Indices.
 

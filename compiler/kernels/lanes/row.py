@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import reduce
 
 from ingot.compiler.graph.ops import COSTLY
 from ingot.compiler.ir import Function, Value, dims, tensor_type
@@ -357,6 +358,8 @@ class _Lowering:
                 emitter.given[each.op.result] = each.accumulator.finish(b, taken, self.along)
 
     def _store_pass(self, emitters: Sequence[Emitter], count: LoopIndex | None) -> None:
+        """The last pass. Whether quotients are products is asked once in front of it."""
+        b = self.builder
         stored = self.plan.stored(per_row=False)
         self._hoist(emitters, [result.node for result, _ in stored])
 
@@ -371,7 +374,22 @@ class _Lowering:
             return []
 
         self.accumulators = []
-        self._sweep(emitters, [], body)
+        inner = frozenset(axis for each in self.reduced for axis in each.axes)
+        nodes = [result.node for result, _ in stored] if self.along else []
+        ordinary = [each for emitter in emitters for each in emitter.prepare(nodes, inner)]
+        if not ordinary:
+            self._sweep(emitters, [], body)
+            return
+
+        def divided() -> None:
+            for emitter in emitters:
+                emitter.is_plain = True
+            self._sweep(emitters, [], body)
+            for emitter in emitters:
+                emitter.is_plain = False
+
+        condition = reduce(lambda a, c: b.op("and", a, c), ordinary)
+        b.if_(condition, lambda: self._sweep(emitters, [], body), divided)
 
     # Loops over the reduced axes.
 

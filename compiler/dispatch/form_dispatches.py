@@ -110,6 +110,9 @@ class Former:
         self.groups: list[Group] = []
         self.group_of: dict[Value, Group] = {}
         self.floats: dict[Value, _Float] = {}
+        self.rows: dict[
+            tuple[tuple[Dim, ...], tuple[int, ...]], Group
+        ] = {}  # the last ones over axes
         self.definitions: dict[str, Group] = {}  # what must run before a symbol is known
         self.bodies: dict[Op, list[Former]] = {}
         self.waiting = waiting_codes(block)
@@ -269,6 +272,7 @@ class Former:
             group.kind, group.axes = "row", axes
         else:
             group = None
+        group = group or self._beside(operand, axes)
         if group is None:
             probe = Group(0, "row", shape_of(operand), axes)
             if not probe.accepts(_identity(operand), lambda value: self._is_readable(value, probe)):
@@ -276,7 +280,23 @@ class Former:
                 is_byte = wide and tensor_type(wide.operands[0]).dtype.bits == 8
                 self._materialise(wide.operands[0] if wide and is_byte else operand)
             group = self._new_group("row", shape_of(operand), axes=axes)
+        self.rows[shape_of(operand), axes] = group
         self._join(group, op)
+
+    def _beside(self, operand: Value, axes: tuple[int, ...]) -> Group | None:
+        """A row group over the same axes that reads what a reduction needs already, such as that of
+        the greatest numbers for the least ones: so they are read once."""
+        group, needed = self.rows.get((shape_of(operand), axes)), self._bases(operand)
+        if group is None or not needed or not needed <= set(map(self.base, group.reads)):
+            return None
+        fits = group.accepts(_identity(operand), lambda value: self._is_readable(value, group))
+        return group if fits else None
+
+    def _bases(self, value: Value) -> set[Value | None]:
+        """The values in memory that a value is computed from."""
+        if self.is_memory(value):
+            return set() if is_scalar_constant(value) else {self.base(value)}
+        return set[Value | None]().union(*map(self._bases, value.op.operands))
 
     def _visit_root(self, op: Op) -> None:
         """An op that reads its operands from memory: contractions, windows, and the rest."""

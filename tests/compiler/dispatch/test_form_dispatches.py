@@ -127,6 +127,17 @@ def test_layer_norm_is_one_row_region_behind_its_residual_add() -> None:
     assert found[1].count("reduce") == 2
 
 
+def test_reductions_of_what_a_row_region_reads_are_in_it() -> None:
+    def build(b: Builder, x: Value) -> list[Value]:
+        high, low = (b.value("reduce", x, axes=(1,), kind=kind) for kind in ("max", "min"))
+        squares = b.value("reduce", b.value("mul", x, x), axes=(1,), kind="add")
+        columns = b.value("reduce", x, axes=(0,), kind="max")
+        return [high, b.value("exp", low), squares, columns]
+
+    found = regions(program(build, (B, 64)))
+    assert found == [["reduce", "reduce", "exp", "mul", "reduce"], ["reduce"]]
+
+
 def test_a_residual_add_without_contraction_joins_the_row_region() -> None:
     module = program(lambda b, x, y: [layer_norm(b, b.op("add", x, y))], (B, 8), (B, 8))
     assert len(regions(module)) == 1

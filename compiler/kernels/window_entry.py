@@ -1,4 +1,4 @@
-"""The window class: pooling with an element-wise epilogue, channels last along the lanes.
+"""Pooling with an element-wise epilogue: entries with a window, vectors along an axis without one.
 
 Per result position the window's range is cut to the part that lies inside the operand, so
 padding costs nothing and no element is compared. Windows with a base dilation (holes in
@@ -25,7 +25,7 @@ from ingot.compiler.kernels.schedule import WORKGROUP_BYTES, Grid, Merged, Space
 from ingot.compiler.kernels.trace import Node, Tracer, walk_nodes
 from ingot.hal.errors import CompileError
 
-__all__ = ["WindowLowering", "WindowSchedule", "lower_window"]
+__all__ = ["WindowLowering", "WindowSchedule"]
 
 _TYPICAL_TAPS = 64  # of a window whose size only the call knows
 
@@ -54,11 +54,6 @@ class _Walk:
     @property
     def is_plain(self) -> bool:
         return self.window == 1 and self.stride == 1 and self.low == 0
-
-
-def lower_window(function: Function, target: TargetInfo) -> Kernel:
-    """The kernel of an entry with one reduce_window. CompileError: it has a base dilation."""
-    return WindowLowering(function, target).lower()
 
 
 def _trace(function: Function, op: Op, space: Space) -> tuple[list[Node], Index]:
@@ -107,7 +102,8 @@ class WindowLowering:
         self.axes = [Merged(axis, axis.extent) for axis in space.axes] or [Merged(Axis(1), 1)]
         last = self.walks[-1] if self.walks else _Walk(1, 1, 1, 1, 0)
         extent = self.axes[-1].extent
-        dtypes = {node.dtype for node in walk_nodes(self.roots) if not node.dtype.is_boolean}
+        self.nodes = list(walk_nodes(self.roots))
+        dtypes = {node.dtype for node in self.nodes if not node.dtype.is_boolean}
         plain = last.is_plain and bool(space.parts) and len(space.parts[-1]) == 1
         self.lanes = target.lanes(operand.dtype, *dtypes) if plain else 1
         # Vectors share the range of the window, so they differ only in a dim without one.
@@ -117,15 +113,15 @@ class WindowLowering:
         taps = dims.product(walk.window for walk in self.walks)
         count = taps if isinstance(taps, int) else _TYPICAL_TAPS
         self.bytes = operand.dtype.bytes * max(count // 2, 1)  # per position
-        budget = max(WORKGROUP_BYTES // self.bytes, 1)
-        self.grid = Grid.of(self.axes, budget, function.symbols, self.together * self.lanes)
+        self.budget = max(WORKGROUP_BYTES // self.bytes, 1)
+        self.grid = Grid.of(self.axes, self.budget, function.symbols, self.together * self.lanes)
 
     def lower(self) -> Kernel:
         """The kernel."""
         self._nest({}, 0)
         return self.kernel()
 
-    def kernel(self) -> Kernel:
+    def kernel(self, scratch_length: int = 0) -> Kernel:
         """What was built, with the grid of a CPU."""
         function = self.function
         shape = tensor_type(self.op.result).shape
@@ -136,6 +132,7 @@ class WindowLowering:
             workload=self.grid.workload,
             tile=self.grid.tile,
             flops=dims.product([*shape, *window]),
+            scratch_length=scratch_length,
             schedule=WindowSchedule(shape, window, self.lanes, self.together, self.grid.tile),
         )
 
@@ -173,39 +170,50 @@ class WindowLowering:
                 stack.enter_context(emitter.along(column, place, self.lanes, count))
             totals = self._window(emitters, count)
             for emitter, total in zip(emitters, totals, strict=True):
-                value = self.accumulator.finish(b, [total], join=False)
-                emitter.given[self.op.result] = value
-                stored = [b.broadcast(emitter.emit(root), self.lanes) for root in self.roots]
-                for ordinal, root in enumerate(stored):
-                    memory = b.binding(
-                        len(self.function.arguments) + ordinal, self.roots[ordinal].dtype
-                    )
-                    b.store(memory, emitter.index(self.flat), root, count)
+                self.finish(emitter, total, count)
+
+    def finish(self, emitter: Emitter, total: Value, count: LoopIndex | None) -> None:
+        """Store the results of a vector of combined windows."""
+        b = self.builder
+        emitter.given[self.op.result] = self.accumulator.finish(b, [total], join=False)
+        stored = [b.broadcast(emitter.emit(root), self.lanes) for root in self.roots]
+        for ordinal, root in enumerate(stored):
+            memory = b.binding(len(self.function.arguments) + ordinal, self.roots[ordinal].dtype)
+            b.store(memory, emitter.index(self.flat), root, count)
 
     def _window(self, emitters: list[Emitter], count: LoopIndex | None) -> list[Value]:
         """The accumulators after the whole window."""
         b = self.builder
         start = [self.accumulator.start(b, self.lanes, False)[0] for _ in emitters]
-        indices = self.space.indices()
+        bases = [self.base(emitter, self.walks) for emitter in emitters]
+        return self._taps(start, bases, self.ranges(emitters[0], self.walks), count)
+
+    def base(self, emitter: Emitter, walks: Sequence[_Walk]) -> LoopIndex:
+        """The element at tap 0 of the first dims."""
+        b, base = self.builder, 0  # type: tuple[LoopBuilder, LoopIndex]
         strides = strides_of([walk.size for walk in self.walks])
-        bases: list[LoopIndex] = []  # element index at tap 0 of every walked dim
+        for walk, index, stride in zip(walks, self.space.indices(), strides, strict=False):
+            base = b.add(base, b.mul(self._origin(emitter, index, walk), b.dim(stride)))
+        return base
+
+    def ranges(
+        self, emitter: Emitter, walks: Sequence[_Walk]
+    ) -> list[tuple[LoopIndex, LoopIndex, LoopIndex]]:
+        """Of the first dims that the window moves along: the taps that lie inside the operand, and
+        the elements from one to the next."""
+        b = self.builder
+        strides = strides_of([walk.size for walk in self.walks])
         ranges: list[tuple[LoopIndex, LoopIndex, LoopIndex]] = []
-        for emitter in emitters:
-            base: LoopIndex = 0
-            for walk, index, stride in zip(self.walks, indices, strides, strict=True):
-                origin = self._origin(emitter, index, walk)
-                base = b.add(base, b.mul(origin, b.dim(stride)))
-            bases.append(base)
-        for walk, index, stride in zip(self.walks, indices, strides, strict=True):
+        for walk, index, stride in zip(walks, self.space.indices(), strides, strict=False):
             if walk.window == 1 and walk.low == 0:
                 continue
-            origin, dilation = self._origin(emitters[0], index, walk), b.dim(walk.dilation)
+            origin, dilation = self._origin(emitter, index, walk), b.dim(walk.dilation)
             rounding = b.dim(walk.dilation - 1)
             first = b.div(b.max(b.add(b.sub(0, origin), rounding), 0), dilation)
             room = b.max(b.add(b.sub(b.dim(walk.size), origin), rounding), 0)
             end = b.min(b.div(room, dilation), b.dim(walk.window))
             ranges.append((first, end, b.mul(b.dim(stride), dilation)))
-        return self._taps(start, bases, ranges, count)
+        return ranges
 
     def _origin(self, emitter: Emitter, index: Index, walk: _Walk) -> LoopIndex:
         """Where the window of a result index begins in one dim of the operand."""

@@ -20,11 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LINES = {
     "compiler": 2520,
     "compiler/bundling": 720,
-    "compiler/dispatch": 2190,
+    "compiler/dispatch": 2210,
     "compiler/frontends": 37070,
-    "compiler/graph": 10715,
+    "compiler/graph": 10730,
     "compiler/ir": 2270,
-    "compiler/kernels": 14075,
+    "compiler/kernels": 14255,
     "compiler/stream": 1610,
     "compiler/targets": 4590,
     "compiler/vm": 2610,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 115520
+IN_ALL = 115730
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

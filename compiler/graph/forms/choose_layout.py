@@ -3,8 +3,9 @@
 Each convolution gets transposes around it. A transpose behind an op then sinks through
 the ops that follow (element-wise, reductions, windows, pads, concatenates, reshapes)
 until it meets the inverse transpose of the next convolution, so that a whole network
-runs channels last with one transpose at its input. Transposes that the source program
-wrote are left where they are.
+runs channels last with one transpose at its input. Windows whose operand lies channels first
+stay so, unless their rows are short. Transposes that the source program wrote are left where
+they are.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ from ingot.compiler.graph.ops import (
     picked,
 )
 from ingot.compiler.graph.rewriter import defined_by, is_static, rewrite, weights_of
-from ingot.compiler.ir import Module, Op, Value
+from ingot.compiler.ir import Module, Op, Value, dims
 from ingot.compiler.ir.attributes import Attributes
 
 __all__ = ["choose_layout"]
+
+_SHORT_ROW = 8  # results of a window
+_WIDE_WINDOW = 1024  # elements along the last axis, times the steps
 
 
 def choose_layout(module: Module) -> Module:
@@ -60,7 +64,7 @@ class _Sinker:
         if op.name == "convolution":
             return self.convolution(op, builder)
         if op.name == "reduce_window" and _is_channels_first(op):
-            return self.window(op, builder)
+            return self.window(op, builder) if self.is_moved(op) else None
         if op.name == "dot_general":
             return self.flattened(op, builder)
         if not any(operand in self.origin for operand in op.operands):
@@ -140,6 +144,15 @@ class _Sinker:
         rank = tensor_type(op.result).rank
         order = (0, *range(2, rank), 1)
         return self.moved_window(op, order, builder)
+
+    def is_moved(self, op: Op) -> bool:
+        """Whether a window goes to channels last: kernels take channels first, too, so where its
+        operand does not lie so already only if rows of the result are shorter than vectors."""
+        extent, window = tensor_type(op.result).shape[-1], ReduceWindow.of(op)
+        is_short = isinstance(extent, int) and extent < _SHORT_ROW
+        width = dims.product((window.window[-1], window.strides[-1], window.window_dilation[-1]))
+        is_narrow = isinstance(width, int) and width <= _WIDE_WINDOW
+        return is_short or not is_narrow or op.operands[0] in self.origin
 
     def moved_window(self, op: Op, order: Sequence[int], builder: Builder) -> Sequence[Value]:
         """The window op on its operand transposed by `order`."""

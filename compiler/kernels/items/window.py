@@ -12,7 +12,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.items.spread import Spread, fold
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
-from ingot.compiler.kernels.lanes.window import WindowLowering
+from ingot.compiler.kernels.window_entry import WindowLowering
 from ingot.compiler.kernels.work_group import WorkGroup
 
 __all__ = ["ItemsWindowSchedule", "lower_window"]

@@ -50,6 +50,39 @@ def test_dilation_channels_first_and_symbolic_batch(target) -> None:
     target.check(entry(["f32[b,3,7,9]"], body, {"b": (1, None)}), b=2)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "window", "strides", "padding", "dilation"),
+    [
+        ("f32", "max", (1, 3, 3), (1, 2, 2), (1, 1), (1, 1, 1)),
+        ("f32", "add", (1, 2, 5), (1, 1, 1), (4, 0), (1, 1, 2)),
+        ("f32", "add", (2, 2, 3), (1, 1, 3), (0, 2), (1, 2, 1)),
+        ("f64", "min", (1, 1, 7), (1, 1, 1), (3, 6), (1, 1, 1)),
+        ("f32", "max", (1, 1, 40), (1, 1, 2), (20, 19), (1, 1, 1)),
+        ("bf16", "add", (1, 3, 3), (1, 2, 2), (1, 1), (1, 1, 1)),
+        ("i8", "max", (1, 3, 3), (1, 2, 2), (1, 1), (1, 1, 1)),
+    ],
+)
+def test_rows_of_channels_first(name, kind, window, strides, padding, dilation) -> None:
+    body = pool(kind, window, strides, ((0, 0), (1, 0), padding), dilation)
+    CPU.check(entry([f"{name}[3,6,83]"], body))
+
+
+def test_rows_that_are_longer_than_a_block_or_of_unknown_length() -> None:
+    body = pool("max", (1, 3, 3), (1, 1, 2), ((0, 0), (1, 1), (1, 1)))
+    CPU.check(entry(["f32[2,3,4500]"], body))
+    function = entry(["f32[2,3,w]"], body, {"w": (3, None)})
+    for width in (3, 17, 1030, 4099):
+        CPU.check(function, w=width)
+
+
+def test_what_lies_beside_a_row_is_not_read() -> None:
+    x = np.zeros((2, 3, 40), np.float32)
+    x[0, 1, 0] = x[1, 1, 39] = np.nan
+    CPU.check(
+        entry(["f32[2,3,40]"], pool("add", (1, 1, 3), (1, 1, 1), ((0, 0), (0, 0), (1, 1)))), [x]
+    )
+
+
 @on_every_target
 def test_average_with_epilogue_and_flattening(target) -> None:
     def body(b, x):

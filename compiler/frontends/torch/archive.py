@@ -75,7 +75,7 @@ class Archive:
         meta = self._meta(name, is_constant)
         element = element_type(meta["dtype"])
         shape = self.tensor_type(name, is_constant)[1]
-        data = self._bytes(name, is_constant)
+        data: bytes | memoryview = self._bytes(name, is_constant)
         width = element.bytes
         strides = [int(each["as_int"]) * width for each in meta["strides"]]
         offset = int(meta["storage_offset"]["as_int"]) * width
@@ -90,10 +90,11 @@ class Archive:
             raise self._damaged(
                 f"tensor '{name}' has the shape {list(shape)}, but {len(data)} bytes"
             )
+        kept = bytes(data[offset : last + width])  # not what else lies in the storage
         if element.is_numpy:
-            return Literal(_strided(shape, element.numpy, data, offset, strides), element)
+            return Literal(_strided(shape, element.numpy, kept, strides), element)
         carrier = np.dtype(f"u{width}")
-        array = _strided(shape, carrier, data, offset, strides)
+        array = _strided(shape, carrier, kept, strides)
         return literal_from_bytes(np.ascontiguousarray(array).tobytes(), shape, element)
 
     def tensor_type(self, name: str, is_constant: bool) -> tuple[DType, tuple[int, ...]]:
@@ -111,7 +112,8 @@ class Archive:
         digest = hashlib.blake2b(np.ascontiguousarray(literal.array).tobytes(), digest_size=16)
         return f"{element}{list(shape)} {digest.hexdigest()}"
 
-    def _bytes(self, name: str, is_constant: bool) -> bytes:
+    def _bytes(self, name: str, is_constant: bool) -> bytes | memoryview:
+        """The storage of a tensor, in which others may lie too."""
         table = self._constants if is_constant else self._weights
         entry = table[name]
         if entry.get("use_pickle"):
@@ -178,7 +180,7 @@ class Archive:
 
 
 def _strided(
-    shape: tuple[int, ...], element: np.dtype[Any], data: bytes, offset: int, strides: list[int]
+    shape: tuple[int, ...], element: np.dtype[Any], data: bytes, strides: list[int]
 ) -> np.ndarray[Any, Any]:
-    array: np.ndarray[Any, Any] = np.ndarray(shape, element, data, offset, strides)
+    array: np.ndarray[Any, Any] = np.ndarray(shape, element, data, 0, strides)
     return array

@@ -15,8 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from ingot.compiler.frontends.torch.archive import Archive
+from ingot.compiler.frontends.torch.complex_values import COMPLEX
 from ingot.compiler.frontends.torch.live import program_archive
-from ingot.compiler.frontends.torch.lowering import CONVERSIONS, LOWERINGS, VIEWS, functional_op
+from ingot.compiler.frontends.torch.lowering import (
+    CONVERSIONS,
+    LOWERINGS,
+    PARTS,
+    VIEWS,
+    functional_op,
+)
 from ingot.hal.errors import CompileError
 
 __all__ = ["exported_archives", "kept_decompositions"]
@@ -30,9 +37,9 @@ def exported_archives(
     """The archive of the program, which is exported first if it is a module, and the names of
     `torch.export.Dim` by the symbols of the program, which torch does not keep.
 
-    A program of ops that all have a lowering is taken as it was exported. Else, and next if that
-    cannot be compiled for what it writes, in-place writes become functional, and torch decomposes
-    the ops that have none where it can. CompileError: torch cannot export or save it.
+    A program of ops that all have a lowering is taken as it was exported. Else, and next if it has
+    more than such ops and cannot be compiled, in-place writes become functional, and torch
+    decomposes the ops that have none where it can. CompileError: torch cannot export or save it.
     """
     import torch
 
@@ -51,7 +58,7 @@ def exported_archives(
     try:
         if _is_known(torch, program):  # to decompose it takes torch as long as the export
             yield _archive(torch, program), names
-            if not any(functional_op(str(node.target)) for node in program.graph.nodes):
+            if all(_is_sure(torch, node) for node in program.graph.nodes):
                 return
         with suppress(Exception):  # torch cannot decompose all that it exports
             table = kept_decompositions(torch.export.default_decompositions())
@@ -84,8 +91,8 @@ def kept_decompositions(table: Any) -> Any:
 
 
 def _is_known(torch: Any, program: Any) -> bool:
-    """Whether each op of the program has a lowering for real numbers and writes only into what the
-    program made, in a way that can be followed, and all weights are plain tensors."""
+    """Whether each op of the program has a lowering and writes only into what the program made, in
+    a way that can be followed, and all weights are plain tensors."""
     plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
     tensors = {**program.state_dict, **program.constants}.values()
     nodes = list(program.graph.nodes)
@@ -94,24 +101,39 @@ def _is_known(torch: Any, program: Any) -> bool:
     if not all(_is_known_node(torch, node) for node in nodes):
         return False
     written = {_origin(torch, node) for node in nodes if functional_op(str(node.target))}
+    if any(node.op == "get_attr" for node in nodes):  # in graphs is not looked for shared memory
+        return not written
     return all(getattr(node, "op", "") == "call_function" for node in written) and not any(
         _shares_unseen(torch, node) and _origin(torch, node) in written for node in nodes
     )
 
 
-def _is_known_node(torch: Any, node: Any) -> bool:
+def _is_sure(torch: Any, node: Any) -> bool:
+    """Whether it needs no more than a lowering: it writes nothing, and has no graph and no complex
+    numbers, with which some ops cannot be compiled."""
     value = node.meta.get("val")
-    if isinstance(value, torch.Tensor) and value.is_complex():
-        return False
+    is_complex = isinstance(value, torch.Tensor) and value.is_complex()
+    return not (is_complex or functional_op(str(node.target)) or node.op == "get_attr")
+
+
+def _is_known_node(torch: Any, node: Any) -> bool:
+    if node.op == "get_attr":
+        graph = operator.attrgetter(node.target)(node.graph.owning_module)
+        return isinstance(graph, torch.fx.GraphModule) and not any(
+            functional_op(str(each.target)) or not _is_known_node(torch, each)
+            for each in graph.graph.nodes
+        )
     if node.op != "call_function":
         return node.op in ("placeholder", "output")
     if isinstance(node.target, torch._ops.OpOverload):
         name = str(node.target)
         if functional_op(name):
             return functional_op(name) in LOWERINGS
-        return name in LOWERINGS and not node.target._schema.is_mutable
+        is_taken = name in LOWERINGS or name in COMPLEX
+        return is_taken and not node.target._schema.is_mutable
     name = f"{node.target.__module__}.{getattr(node.target, '__name__', '')}"
-    return name == "_operator.getitem" or name in LOWERINGS
+    name = name.removeprefix("torch.ops.")
+    return name == "_operator.getitem" or name in LOWERINGS or name in PARTS
 
 
 def _origin(torch: Any, node: Any) -> Any:

@@ -22,8 +22,9 @@ from ingot.compiler.frontends.torch.archive import Archive
 from ingot.compiler.frontends.torch.complex_values import ComplexValue
 from ingot.compiler.frontends.torch.expressions import symbol_dim
 from ingot.compiler.frontends.torch.names import result_names
+from ingot.compiler.frontends.torch.tensors import Tensors
 from ingot.compiler.frontends.torch.types import Types
-from ingot.compiler.frontends.torch.walk import Tensors, Walk
+from ingot.compiler.frontends.torch.walk import Walk
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, Variable
 from ingot.compiler.ir.dims import Dim, symbols_of

@@ -36,11 +36,10 @@ class LiveArchive(Archive):
             for items in self._folders
         )
 
-    def _bytes(self, name: str, is_constant: bool) -> bytes:
-        """A copy of all of its storage: the program may change later."""
+    def _bytes(self, name: str, is_constant: bool) -> memoryview:
         storage = self._folders[is_constant][name].untyped_storage()
         data = self._torch.empty(0, dtype=self._torch.uint8, device=storage.device).set_(storage)
-        return bytes(data.numpy())
+        return memoryview(data.numpy())
 
 
 def program_archive(torch: Any, program: Any) -> LiveArchive:

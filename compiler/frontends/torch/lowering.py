@@ -29,6 +29,7 @@ from ingot.hal.spec import DType, dtype
 __all__ = [
     "CONVERSIONS",
     "LOWERINGS",
+    "PARTS",
     "REFUSED",
     "TRAINING",
     "VIEWS",
@@ -55,6 +56,12 @@ REFUSED: dict[str, str] = {}
 TRAINING = "it is in training mode: call model.eval() before the model is exported or compiled"
 CONVERSIONS = ("aten.to.", "aten.type_as.")
 """Ops whose result is the first argument itself where it has the dtype already."""
+PARTS = frozenset(
+    f"higher_order.{name}"
+    for name in ("wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint",
+                 "wrap")
+)  # fmt: skip
+"""Ops that run a graph as a part of the program, which are seen through."""
 _TURNED = ("aten.t", "aten.swapaxes", "aten.squeeze", "aten.unsqueeze", "aten.as_strided")
 VIEWS: dict[str, bool] = {}
 """Ops whose result shares the memory of the first argument; False where it only may do so."""

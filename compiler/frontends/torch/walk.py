@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ingot.compiler.frontends.amounts import Amounts
@@ -28,6 +27,7 @@ from ingot.compiler.frontends.torch.complex_values import (
 from ingot.compiler.frontends.torch.lowering import (
     CONVERSIONS,
     LOWERINGS,
+    PARTS,
     REFUSED,
     VIEWS,
     Context,
@@ -36,6 +36,7 @@ from ingot.compiler.frontends.torch.lowering import (
     functional_op,
 )
 from ingot.compiler.frontends.torch.names import layer_of, line_of
+from ingot.compiler.frontends.torch.tensors import PartTensors, Tensors, View
 from ingot.compiler.frontends.torch.types import Types, single_symbol
 from ingot.compiler.frontends.torch.views import put_back
 from ingot.compiler.graph.builder import Builder
@@ -44,7 +45,7 @@ from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 
-__all__ = ["Tensors", "Walk"]
+__all__ = ["Walk"]
 
 _PREFIX = "torch.ops."
 _MAY_COPY = ("reshape", "reshape_as", "flatten", "contiguous", "_reshape_alias")
@@ -56,69 +57,6 @@ _MALFORMED = (
     TypeError,
     ValueError,
 )
-
-
-@dataclass
-class _View:
-    """A value that shares the memory of `base`; `again` makes it of the base's newest value."""
-
-    base: str
-    version: int  # of the base of which it was made
-    again: Callable[[], Any]
-    back: Callable[[Any], Any] | None  # the base with this value in place of the view
-
-
-class Tensors:
-    """What the names of one graph stand for. A write into a view writes into its base, and views
-    of what was written are made again when they are read."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, Any] = {}
-        self._makers: dict[str, Callable[[], Any]] = {}
-        self._versions: dict[str, int] = {}
-        self._views: dict[str, _View] = {}
-
-    def make(self, name: str, maker: Callable[[], Any]) -> None:
-        """A value that is made when it is first read."""
-        self._makers[name] = maker
-
-    def set(self, name: str, value: Any) -> None:
-        self._values[name] = value
-
-    def view(self, name: str, view: _View) -> None:
-        self._views[name] = view
-
-    def version(self, name: str) -> int:
-        """How often it was written."""
-        return self._versions.get(name, 0)
-
-    def get(self, name: str) -> Any:
-        view = self._views.get(name)
-        if view is not None:
-            self.get(view.base)
-            if self.version(view.base) != view.version:
-                self._values[name] = view.again()
-                self._versions[name] = self.version(name) + 1
-                view.version = self.version(view.base)
-        if name not in self._values:
-            if name not in self._makers:
-                raise CompileError(f"'{name}' is read before anything defines it")
-            self._values[name] = self._makers[name]()
-        return self._values[name]
-
-    def write(self, name: str, value: Any) -> None:
-        """UnsupportedNode: it is part of a tensor in a way that cannot be written."""
-        view = self._views.get(name)
-        if view is not None:
-            if view.back is None:
-                raise UnsupportedNode(
-                    "it writes into a view in a way that is not supported: compile the exported "
-                    "program, or save what its run_decompositions() gives, which has no such writes"
-                )
-            self.write(view.base, view.back(value))
-            view.version = self.version(view.base)
-        self._values[name] = value
-        self._versions[name] = self.version(name) + 1
 
 
 class Walk:
@@ -173,6 +111,8 @@ class Walk:
         builder: Builder,
     ) -> list[Any]:
         target = str(node["target"]).removeprefix(_PREFIX)
+        if target in PARTS:
+            return self._run_part(node, tensors, builder)
         name, writes = _functional(target)
         arguments, keywords = self._arguments(node, target, tensors, builder)
         if writes:
@@ -191,7 +131,7 @@ class Walk:
         if writes and source is not None:
             tensors.write(source, results[0])
             for output in outputs:
-                same = _View(source, tensors.version(source), lambda: tensors.get(source), _same)
+                same = View(source, tensors.version(source), lambda: tensors.get(source), _same)
                 tensors.view(output, same)
         elif source is not None and (name in VIEWS or _keeps_dtype(name, node, graph)):
             base = source
@@ -211,8 +151,30 @@ class Walk:
 
                 version = tensors.version(base)
                 tensors.view(
-                    output, _View(base, version, again, back if VIEWS.get(name, True) else None)
+                    output, View(base, version, again, back if VIEWS.get(name, True) else None)
                 )
+        return results
+
+    def _run_part(self, node: Any, tensors: Tensors, builder: Builder) -> list[Any]:
+        """A part of the program that gradients or dtypes, which it has noted, concern."""
+        given = [each["arg"] for each in node["inputs"]]
+        places = [place for place, each in enumerate(given) if "as_graph" in each]
+        if not places:
+            raise UnsupportedNode("it has no graph: export the model again")
+        graph = given[places[0]]["as_graph"]["graph"]
+        shared: dict[str, str] = {}
+        part = PartTensors(tensors, shared)
+        for inside, outside in zip(graph["inputs"], given[places[0] + 1 :], strict=True):
+            name, source = _tensor_name(inside), _tensor_name(outside)
+            if name is not None and source is not None:
+                shared[name] = source
+            else:
+                _define(inside, self.argument(outside, tensors, builder), part)
+        results = self.lower(graph, part, builder)
+        outputs = [name for each in node["outputs"] for name in _output_names(each)]
+        for output, source in zip(outputs, map(_tensor_name, graph["outputs"]), strict=False):
+            if source is not None:
+                part.give(source, output)
         return results
 
     def _arguments(
@@ -341,11 +303,13 @@ class Walk:
         def lower(builder: Builder, given: Sequence[Any]) -> list[Any]:
             tensors = Tensors()
             for each, value in zip(graph["inputs"], given, strict=True):
-                ((_, entry),) = each.items()
-                name = entry.get("name", entry.get("as_name")) if isinstance(entry, dict) else None
-                if name is not None:
-                    tensors.set(name, value)
-            return self.lower(graph, tensors, builder)
+                _define(each, value, tensors)
+            results = self.lower(graph, tensors, builder)
+            if any(tensors.version(name) for name in map(_tensor_name, graph["inputs"]) if name):
+                raise UnsupportedNode(
+                    "its branch or step writes into what it is given: return the new value"
+                )
+            return results
 
         return Graph(lower)
 
@@ -480,6 +444,14 @@ def _output_names(output: Any) -> list[str]:
 def _tensor_name(argument: Any) -> str | None:
     entry = argument.get("as_tensor") if isinstance(argument, dict) else None
     return str(entry["name"]) if isinstance(entry, dict) else None
+
+
+def _define(argument: Any, value: Any, tensors: Tensors) -> None:
+    """The argument of a graph has this value."""
+    ((_, entry),) = argument.items()
+    name = entry.get("name", entry.get("as_name")) if isinstance(entry, dict) else None
+    if name is not None:
+        tensors.set(name, value)
 
 
 def _symbolic(entry: Any, tensors: Tensors) -> Any:

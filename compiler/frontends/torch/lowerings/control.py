@@ -1,4 +1,4 @@
-"""Branches and loops of torch.cond, while_loop, scan, associative_scan and map; wrapped parts."""
+"""Branches and loops of torch.cond, while_loop, scan, associative_scan and map."""
 
 from __future__ import annotations
 
@@ -46,17 +46,6 @@ def loop(
         return _tensors(body.lower(inner, [*values, *others]))
 
     return while_loop(c.builder, list(carried), goes_on, step)
-
-
-@lowering("higher_order.wrap_with_set_grad_enabled", "higher_order.wrap_with_autocast",
-          "higher_order.tag_activation_checkpoint", "higher_order.wrap")  # fmt: skip
-def run(c: Context, *given: Any, **__: Any) -> list[Any]:
-    """A part of the program that gradients or dtypes, which it has noted, concern."""
-    places = [at for at, each in enumerate(given) if isinstance(each, Graph)]
-    if not places:
-        raise UnsupportedNode("it has no graph: export the model again")
-    place = places[0]
-    return given[place].lower(c.builder, given[place + 1 :])  # type: ignore[no-any-return]
 
 
 @lowering("higher_order.scan")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,19 @@ def test_what_has_lowerings_is_not_decomposed(monkeypatch: pytest.MonkeyPatch) -
     read_source(torch.export.export(network(), (ids,)))
     assert not asked
 
+    class Turns(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            with torch.no_grad():
+                angles = torch.outer(torch.arange(3), torch.arange(2.0))
+                turns = torch.polar(torch.ones_like(angles), angles)
+            pairs = torch.view_as_complex(x.reshape(3, 2, 2))
+            return torch.view_as_real(pairs * turns[:, None][:, 0]).flatten(1)
+
+    x = torch.randn(3, 4)
+    (found,) = interpret(read_source(torch.export.export(Turns(), (x,))), "main", [x.numpy()])
+    np.testing.assert_allclose(found, Turns()(x).numpy(), 1e-5, 1e-6)
+    assert not asked
+
     class Writes(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self, view: Any) -> None:
             super().__init__()
@@ -133,7 +147,6 @@ def test_what_has_lowerings_is_not_decomposed(monkeypatch: pytest.MonkeyPatch) -
             y[1:, 0] = x[:2, 1] * 3
             return z.neg(), torch.dropout(y, 0.5, False).add_(x), y.sum(0)
 
-    x = torch.randn(3, 4)
     views: list[tuple[Any, bool]] = [
         (lambda y: y.sin().mul_(2), False),
         (lambda y: y[2].unsqueeze(0), False),
@@ -149,6 +162,37 @@ def test_what_has_lowerings_is_not_decomposed(monkeypatch: pytest.MonkeyPatch) -
         assert bool(asked) == decomposes
         for each, expected in zip(found, Writes(view)(x), strict=True):
             np.testing.assert_allclose(each, expected.numpy(), 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_writes_of_a_part_without_gradients_are_seen_around_it(is_saved: bool) -> None:
+    class Counts(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(4))
+
+        def forward(self, x: Any) -> Any:
+            with torch.no_grad():
+                self.calls.add_(1)
+                part, made = self.calls[1:], x * 2
+                ends = made[::3], made[1:]
+            part[0] = 7
+            ends[1].mul_(3)
+            return x + self.calls, part, made, *ends
+
+    x = torch.randn(4)
+    source: Any = torch.export.export(Counts(), (x,))
+    if is_saved:
+        data = io.BytesIO()
+        torch.export.save(source, data)
+        source = data.getvalue()
+    module, state, eager = read_source(source), dict[str, Any](), Counts()
+    for _ in range(2):
+        found = interpret(module, "main", [x.numpy()], state=state)
+        for each, expected in zip(found, eager(x), strict=True):
+            np.testing.assert_allclose(each, expected.numpy(), 1e-6)
+    np.testing.assert_array_equal(state["calls"], eager.calls.numpy())
 
 
 @pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves
@@ -365,3 +409,31 @@ def test_bytes_of_torchao_stay_bytes() -> None:
     assert (product.name, str(product.attributes.coding)) == ("dot_coded", "i8")
     (found,) = interpret(module, "main", [x.numpy()])
     np.testing.assert_allclose(found, model(x).detach().numpy(), 1e-4, 1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves
+def test_weights_that_share_memory_are_read_alone() -> None:
+    class Parts(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            for place, part in enumerate(torch.randn(1 << 16).chunk(16)):
+                self.register_buffer(f"part{place}", part)
+
+        def forward(self, x: Any) -> Any:
+            for part in self.buffers():
+                x = x * part
+            return x
+
+    program = torch.export.export(Parts(), (torch.ones(1 << 12),))
+    data = io.BytesIO()
+    torch.export.save(program, data)
+    for source in (program, data.getvalue()):
+        read_source(source)  # what is imported on first use
+        tracemalloc.start()
+        try:
+            module = read_source(source)
+            assert tracemalloc.get_traced_memory()[0] < 1 << 19
+        finally:
+            tracemalloc.stop()
+        (found,) = interpret(module, "main", [np.ones(1 << 12, np.float32)])
+        np.testing.assert_allclose(found, program.module()(torch.ones(1 << 12)).numpy(), 1e-5)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import narrow, widen
-from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
+from ingot.compiler.frontends.torch.lowering import LOWERINGS, TRAINING, Context, Scalar, lowering
 from ingot.compiler.ir import Value
 
 __all__: list[str] = []
@@ -57,6 +57,21 @@ def hard_tanh(c: Context, x: Value, low: float = -1, high: float = 1) -> Value:
 @_activation("leaky_relu")
 def leaky_relu(c: Context, x: Value, slope: float = 0.01) -> Value:
     return c.op("select", _above(c, x, 0), x, _times(c, x, slope))
+
+
+@_activation("rrelu")
+def random_leaky_relu(
+    c: Context, x: Value, low: float = 1 / 8, high: float = 1 / 3, training: bool = False, *_: Any
+) -> Value:
+    """In inference the slope is the mean of what training draws from."""
+    if training:
+        raise UnsupportedNode(TRAINING)
+    return leaky_relu(c, x, (low + high) / 2)
+
+
+@lowering("aten.rrelu_with_noise_functional.default")
+def random_leaky_relu_and_noise(c: Context, x: Value, noise: Value, *given: Any) -> list[Value]:
+    return [LOWERINGS["aten.rrelu.default"](c, x, *given), noise]
 
 
 @_activation("elu")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ingot.compiler.frontends.complex_numbers import BINARY, UNARY, Complex, Parts, absolute
-from ingot.compiler.frontends.emitter import shape_of, type_of
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.fourier import fitted, over_axes, to_real
 from ingot.compiler.frontends.torch.complex_values import (
     COMPLEX,
@@ -224,6 +224,59 @@ def _variance(name: str) -> None:
 
 for _name in ("var.correction", "var.dim", "var.default", "var_mean.correction"):
     _variance(f"aten.{_name}")
+
+
+def _by_parts(function: Callable[..., Value], *operands: Parts) -> Parts:
+    real, imaginary = (function(*each) for each in zip(*operands, strict=True))
+    return real, imaginary
+
+
+@complex_lowering("aten.cumprod.default")
+def cumulative_product(c: Context, x: Operand, dim: int, **__: Any) -> ComplexValue:
+    """After step k each element is the product of 2^k up to it."""
+    parts = _widened(c, x)
+    rank, element = type_of(parts[0]).rank, type_of(parts[0]).dtype
+    axis = c.axis(dim, parts[0]) if rank else 0
+    size, shift = _length(parts[0], axis), 1
+    one = c.full(1, element, ()), c.full(0, element, ())
+    while shift < size:
+        low, high = ([sign * shift * (at == axis) for at in range(rank)] for sign in (1, -1))
+        known = {"low": tuple(low), "high": tuple(high), "interior": (0,) * rank}
+        before = _by_parts(lambda part, number, known=known: c.op("pad", part, number, **known),
+                           parts, one)  # fmt: skip
+        parts = BINARY["multiply"](Complex(c.builder), parts, before)
+        shift *= 2
+    return ComplexValue(*parts)
+
+
+@complex_lowering("aten.prod.default", "aten.prod.dim_int")
+def product(
+    c: Context, x: Operand, dim: int | None = None, keepdim: bool = False, **__: Any
+) -> ComplexValue:
+    """Of halves, and of their halves."""
+    parts = _widened(c, x)
+    if dim is None:
+        parts = _by_parts(lambda part: c.reshape(part, (dims.product(shape_of(part)),)), parts)
+    axis = c.axis(dim or 0, parts[0]) if type_of(parts[0]).rank else 0
+    if _length(parts[0], axis) == 0:
+        return _filled(c, 1)
+    while (size := _length(parts[0], axis)) > 1:
+        half = size // 2
+        ends = ((0, half), (half, 2 * half), (2 * half, size))
+        left, right, rest = (
+            _by_parts(lambda part, pair=pair: c.sliced(part, axis, *pair), parts) for pair in ends
+        )
+        parts = BINARY["multiply"](Complex(c.builder), left, right)
+        if size % 2:
+            parts = _by_parts(lambda *pair: c.op("concatenate", *pair, axis=axis), parts, rest)
+    return ComplexValue(*(c.reshape(each, c.shape) for each in parts))
+
+
+def _length(x: Value, axis: int) -> int:
+    size = shape_of(x)[axis] if type_of(x).rank else 1
+    if not isinstance(size, int):
+        raise UnsupportedNode("the length of its lines is symbolic, which is not supported: fix it")
+    return size
 
 
 def _deviation(kind: str) -> Callable[..., Value]:

@@ -1,13 +1,17 @@
-"""What equal elements make: medians and modes, distinct elements, and how often each occurs. How
-many distinct ones there are is a dim that the call finds."""
+"""What equal elements make: medians and modes, distinct elements, how often each occurs or how many
+lie between edges; and segments of neighbours. How many distinct ones there are is a dim that the
+call finds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.indexed import scatter_elements
+from ingot.compiler.frontends.normalizing import narrow, widen
 from ingot.compiler.frontends.ordering import sort_by, sort_with_places
 from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
@@ -254,3 +258,101 @@ def first_places(c: Context, x: Value, *, size: Dim, fill_value: int = -1) -> Va
         place = c.op("select", is_none, c.fill(fill_value, like=place), place)
         columns.append(c.reshape(place, (size, 1)))
     return c.op("concatenate", *columns, axis=1)
+
+
+# ---- histograms and segments
+
+
+@lowering("aten.histogram.bins_tensor", "aten.histogram.bin_ct")
+def histogram(
+    c: Context, x: Value, bins: Any = 100, *, range: Sequence[float] | None = None,
+    weight: Value | None = None, density: bool = False,
+) -> list[Value]:  # fmt: skip
+    """How many elements, or what weights, lie between neighbouring edges, and the edges; the last
+    bin has both of its own."""
+    x = _flat(c, x)
+    edges = bins if isinstance(bins, Value) else _even_edges(c, x, bins, range)
+    count, size = shape_of(x)[0], shape_of(edges)[0]
+    grid = (count, size)
+    passed = c.compare("le", *(c.op("broadcast", each, shape=grid, dimensions=(axis,))
+                               for each, axis in ((edges, 1), (x, 0))))  # fmt: skip
+    place = c.reduce(c.convert(passed, _I64), [1], "add")
+    last = c.compare("eq", x, c.broadcast_to(c.sliced(edges, 0, size - 1, size), (count,)))
+    place = c.op("sub", place, c.convert(last, _I64))  # 0: below all edges, `size`: above
+    added = c.fill(1, like=x) if weight is None else c.convert(_flat(c, weight), type_of(x).dtype)
+    sums = c.full(0, type_of(x).dtype, (size + 1,))
+    sums = scatter_elements(c, sums, 0, place, added, "add")
+    found = c.sliced(sums, 0, 1, size)
+    if density:
+        widths = c.op("sub", c.sliced(edges, 0, 1, size), c.sliced(edges, 0, 0, size - 1))
+        whole = c.broadcast_to(c.reduce(found, [0], "add"), shape_of(found))
+        found = c.op("div", found, c.op("mul", widths, whole))
+    return [found, edges]
+
+
+def _even_edges(c: Context, x: Value, bins: Dim, ends: Sequence[float] | None) -> Value:
+    """Those of bins of one width from the least to the greatest element, or between `ends`."""
+    element = type_of(x).dtype
+    if ends is not None:
+        low, high = (c.full(each, element, ()) for each in ends)
+    elif shape_of(x) == (0,):
+        low, high = (c.full(each, element, ()) for each in (0, 1))
+    else:
+        low, high = (c.reduce(x, [0], kind) for kind in ("min", "max"))
+    half, same = c.fill(0.5, like=low), c.compare("eq", low, high)
+    low = c.op("select", same, c.op("sub", low, half), low)
+    high = c.op("select", same, c.op("add", high, half), high)
+    places = c.convert(c.op("iota", dtype=_I64, shape=(bins + 1,), axis=0), element)
+    step = c.op("div", c.op("sub", high, low), c.size(bins, element))
+    left = c.op("sub", c.broadcast_to(c.size(bins, element), (bins + 1,)), places)
+    low, high, step = (c.broadcast_to(each, (bins + 1,)) for each in (low, high, step))
+    rising = c.op("add", low, c.op("mul", step, places))
+    falling = c.op("sub", high, c.op("mul", step, left))
+    return c.op("select", c.compare("lt", places, left), rising, falling)
+
+
+_SEGMENTS = {"sum": 0, "mean": 0, "max": -math.inf, "min": math.inf, "prod": 1}
+
+
+@lowering("aten.segment_reduce.default")
+def reduce_segments(
+    c: Context, x: Value, reduce: str, *, lengths: Value | None = None,
+    indices: Value | None = None, offsets: Value | None = None, axis: int = 0,
+    unsafe: bool = False, initial: Any = None,
+) -> Value:  # fmt: skip
+    """Neighbouring slices of x[b..., n, ...] combined to [b..., s, ...]: as many as `lengths`
+    [b..., s], or those between `offsets` [b..., s + 1]."""
+    if indices is not None or reduce not in _SEGMENTS:
+        raise UnsupportedNode("it takes lengths or offsets, and one of " + ", ".join(_SEGMENTS))
+    axis, shape, given = c.axis(axis, x), shape_of(x), lengths if offsets is None else offsets
+    assert given is not None
+    batch, count, rest = dims.product(shape[:axis]), shape[axis], shape[axis + 1 :]
+    given = c.convert(c.reshape(given, (batch, shape_of(given)[-1])), _I64)
+    size = shape_of(given)[1]
+    if offsets is None:
+        ends = c.op("cumulative", given, axis=1, kind="add", exclusive=False, reverse=False)
+        first = c.op("sub", ends, given)
+    else:
+        first, ends = (c.sliced(given, 1, at, size - 1 + at) for at in (0, 1))
+        size = size - 1
+    grid = (batch, size, count)
+    at = c.op("iota", dtype=_I64, shape=grid, axis=2)
+    first, ends = (c.op("broadcast", each, shape=grid, dimensions=(0, 1)) for each in (first, ends))
+    inside = c.op("and", c.compare("le", first, at), c.compare("lt", at, ends))
+    width = dims.product(rest)
+    whole = (batch, size, count, width)
+    wide = c.op("broadcast", widen(c, c.reshape(x, (batch, count, width))), shape=whole,
+                dimensions=(0, 2, 3))  # fmt: skip
+    mask = c.op("broadcast", inside, shape=whole, dimensions=(0, 1, 2))
+    kind = {"sum": "add", "mean": "add", "prod": "mul"}.get(reduce, reduce)
+    found = c.reduce(c.op("select", mask, wide, c.fill(_SEGMENTS[reduce], like=wide)), [2], kind)
+    if initial is not None:
+        start = c.fill(initial, like=found)
+        found = c.op(kind, found, start)
+    if reduce == "mean":
+        number = c.reduce(c.convert(inside, type_of(wide).dtype), [2], "add")
+        number = c.op("broadcast", number, shape=shape_of(found), dimensions=(0, 1))
+        is_empty = c.compare("eq", number, c.fill(0, like=number))
+        none = c.fill(math.nan if initial is None else initial, like=found)
+        found = c.op("select", is_empty, none, c.op("div", found, number))
+    return narrow(c, c.reshape(found, c.shape), x)

@@ -116,6 +116,49 @@ def _adaptive_max_pool(c: Context, x: Value, sizes: Sequence[Dim]) -> list[Value
     return _greatest(c, x, known, lengths, lengths, [1] * len(sizes))
 
 
+def _fractional(
+    c: Context, x: Value, sizes: Sequence[int], counts: Sequence[int], samples: Value
+) -> list[Value]:
+    """The greatest of each window, and its place; where windows of a plane begin follows from one
+    number below 1 for each axis, which `samples` [..., axes] has, in 2D the last axis first."""
+    lead, shape = type_of(x).rank - len(sizes), shape_of(x)
+    samples = c.convert(samples, type_of(x).dtype)
+    planes = shape_of(x)[:lead]
+    plane = c.op("iota", dtype=_I64, shape=(dims.product(shape[lead:]),), axis=0)
+    known = c.broadcast_to(c.reshape(plane, shape[lead:]), shape)
+    for place, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+        axis = lead + place
+        at = len(sizes) - 1 - place if len(sizes) == 2 else place
+        sample = c.reshape(c.sliced(samples, type_of(samples).rank - 1, at, at + 1), (*planes, 1))
+        starts = _starts(c, sample, shape[axis], size, count)
+        inner = c.op("iota", dtype=_I64, shape=(*planes, count, size), axis=lead + 1)
+        wide = c.broadcast_to(c.reshape(starts, (*planes, count, 1)), shape_of(inner))
+        taken = c.reshape(c.op("add", wide, inner), (*planes, count * size))
+        now = [*shape_of(x)]
+        now[axis] = count * size
+        taken = c.op("broadcast", taken, shape=tuple(now), dimensions=(*range(lead), axis))
+        x, known = (c.gather_along(each, taken, axis, "check") for each in (x, known))
+    return _greatest(c, x, known, sizes, sizes, [1] * len(sizes))
+
+
+def _starts(c: Context, sample: Value, own: Dim, size: int, count: int) -> Value:
+    """Where windows of an axis begin: i64[..., count]."""
+    shape = (*shape_of(sample)[:-1], count)
+    last = c.filled(own - size, _I64, shape)
+    if count == 1:
+        return last
+    step = c.op("div", c.size(own - size, type_of(sample).dtype),
+                c.size(count - 1, type_of(sample).dtype))  # fmt: skip
+    step, wide = (c.broadcast_to(each, shape) for each in (step, sample))
+    index = c.op("iota", dtype=_I64, shape=shape, axis=len(shape) - 1)
+    first, moved = (
+        c.convert(c.op("trunc", c.op("mul", each, step)), _I64)
+        for each in (wide, c.op("add", c.convert(index, type_of(sample).dtype), wide))
+    )
+    is_last = c.compare("eq", index, c.fill(count - 1, like=index))
+    return c.op("select", is_last, last, c.op("sub", moved, first))
+
+
 def _greatest(
     c: Context, x: Value, known: Value, sizes: Sequence[Any], strides: Sequence[Any],
     dilations: Sequence[Any],
@@ -183,6 +226,11 @@ def _register(count: int) -> None:
     def adaptive_max(c: Context, x: Value, size: Any) -> list[Value]:
         return _adaptive_max_pool(c, x, _listed(size, count))
 
+    def fractional(c: Context, x: Value, kernel: Any, size: Any, samples: Value) -> list[Value]:
+        return _fractional(c, x, _listed(kernel, count), _listed(size, count), samples)
+
+    if count > 1:
+        lowering(f"aten.fractional_max_pool{count}d.default")(fractional)
     lowering(f"aten.adaptive_max_pool{count}d.default")(adaptive_max)
     lowering(f"aten.max_pool{count}d.default")(max_pool)
     lowering(f"aten.max_pool{count}d_with_indices.default")(with_places)

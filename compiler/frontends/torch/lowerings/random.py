@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from ingot.compiler.frontends.emitter import shape_of, type_of
+from ingot.compiler.frontends.matrices import Array, Scope
 from ingot.compiler.frontends.random_numbers import Stream
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.graph.builder import Builder
@@ -18,6 +19,7 @@ from ingot.hal.spec import dtype
 __all__: list[str] = []
 
 _I64 = dtype("i64")
+_MOST = 1e6  # steps in which a count is found
 
 
 @lowering("aten.rand.default", "aten.rand_like.default", "aten.uniform.default")
@@ -30,6 +32,15 @@ def uniform(c: Context, _: Any, low: float = 0.0, high: float = 1.0, **__: Any) 
 def normal(c: Context, _: Any, mean: float = 0.0, deviation: float = 1.0, **__: Any) -> Value:
     ends = (c.scalar(each, c.dtype) for each in (mean, deviation))
     return Stream(c.builder).normal(c.shape, *ends)
+
+
+@lowering("aten.normal.Tensor_float", "aten.normal.float_Tensor", "aten.normal.Tensor_Tensor",
+          "aten.normal.float_float")  # fmt: skip
+def normal_of_each(c: Context, mean: Scalar, deviation: Scalar = 1.0, *_: Any, **__: Any) -> Value:
+    """With a mean and a deviation for each element."""
+    drawn = normal(c, None)
+    middle, wide = (c.broadcast_to(c.scalar(each, c.dtype), c.shape) for each in (mean, deviation))
+    return c.op("add", c.op("mul", drawn, wide), middle)
 
 
 def _fraction(c: Context, like: Value) -> Value:
@@ -107,8 +118,8 @@ def integers(c: Context, first: Any, second: int, third: Any = None, **__: Any) 
     return _integers(c, low, high)
 
 
-@lowering("aten.randint_like.default")
-def integers_like(c: Context, _: Value, high: int, **__: Any) -> Value:
+@lowering("aten.randint_like.default", "aten.randint_like.Tensor")
+def integers_like(c: Context, _: Value, high: Scalar, **__: Any) -> Value:
     return _integers(c, 0, high)
 
 
@@ -137,6 +148,11 @@ def bernoulli(c: Context, chances: Value, **__: Any) -> Value:
     return _hits(c, chances)
 
 
+@lowering("aten.bernoulli.Tensor")
+def bernoulli_of_chances(c: Context, x: Value, p: Value, **__: Any) -> Value:
+    return _hits(c, c.broadcast_to(p, shape_of(x)))
+
+
 @lowering("aten.bernoulli.p")
 def bernoulli_of_one_chance(c: Context, x: Value, p: float = 0.5, **__: Any) -> Value:
     return _hits(c, c.filled(p, "f64", shape_of(x)))
@@ -148,3 +164,62 @@ def _hits(c: Context, chances: Value) -> Value:
     drawn = Stream(c.builder).fractions(type.shape, type.dtype)
     limits = c.reshape(c.convert(chances, type_of(drawn).dtype), shape_of(drawn))
     return c.convert(c.reshape(c.compare("lt", drawn, limits), type.shape), c.dtype)
+
+
+@lowering("aten.poisson.default")
+def poisson(c: Context, rates: Value, *_: Any) -> Value:
+    """Counts of what happens at these rates."""
+
+    def first(rate: Array) -> Array:
+        return -rate
+
+    def ratio(rate: Array, count: Array) -> Array:
+        return rate / (count + 1)
+
+    return _counted(c, first, ratio, rates)
+
+
+@lowering("aten.binomial.default")
+def binomial(c: Context, trials: Value, chances: Value, *_: Any) -> Value:
+    """How many of the trials succeed, each by this chance. Of likely ones the failures count."""
+    trials, chances = c.broadcast(trials, chances)
+    is_likely = c.compare("gt", chances, c.fill(0.5, like=chances))
+    rare = c.op("select", is_likely, c.op("sub", c.fill(1, like=chances), chances), chances)
+
+    def first(trials: Array, chance: Array) -> Array:
+        return trials * (-chance).each("log1p")
+
+    def ratio(trials: Array, chance: Array, count: Array) -> Array:
+        return (trials - count) * chance / ((count + 1) * (1 - chance))
+
+    found = _counted(c, first, ratio, trials, rare)
+    return c.op("select", is_likely, c.op("sub", c.convert(trials, c.dtype), found), found)
+
+
+def _counted(c: Context, first: Any, ratio: Any, *given: Value) -> Value:
+    """The least count up to which the sum of chances is above a fraction that is drawn. `first` is
+    the logarithm of the chance of 0, and the chance of each count `ratio` times that of the one
+    before."""
+    scope, wide = Scope(c.builder), dtype("f64")
+    known = [scope.real(c.convert(each, wide)) for each in given]
+    shape = known[0].shape
+    drawn = scope.real(c.reshape(Stream(c.builder).fractions(shape, wide), shape))
+    chance = first(*known)
+
+    def goes_on(count: Array, total: Array, chance: Array) -> Array:
+        left = (total <= drawn) & (count < _MOST)
+        for _ in shape:
+            left = left.reduce("or", 0)
+        return left
+
+    def step(count: Array, total: Array, chance: Array) -> list[Array]:
+        grows = total <= drawn
+        more = chance + ratio(*known, count).each("log")
+        return [
+            scope.where(grows, count + 1, count),
+            scope.where(grows, total + more.each("exp"), total),
+            scope.where(grows, more, chance),
+        ]
+
+    start = [scope.like(0, drawn), chance.each("exp"), chance]
+    return c.convert(scope.repeat(start, goes_on, step)[0].value, c.dtype)

@@ -22,6 +22,8 @@ _I64 = dtype("i64")
 def top_k(
     c: Context, x: Value, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Value]:
+    if not type_of(x).rank:
+        return [x, c.full(0, _I64, ())]
     axis = c.axis(dim, x)
     return list(c.several("top_k", x, k=k, axis=axis, largest=largest, dtype=_I64))
 

@@ -15,6 +15,7 @@ from ingot.compiler.read_source import read_source
 
 pytest.importorskip("torch.export")  # a folder that is called torch is none
 torch = import_module("torch")
+F = torch.nn.functional
 L = torch.linalg
 S = torch.special
 
@@ -165,6 +166,37 @@ def test_small_values_of_incomplete_gamma_functions_keep_their_digits() -> None:
     np.testing.assert_allclose(found, expected, 1e-13, 0)
 
 
+ENDS_AND_MIDDLE = [0, 1e-8, 0.49, 1.99, 2.01, 24.9, 25.1, 1e4, torch.inf, -torch.inf, torch.nan]
+AROUND = torch.cat([torch.linspace(-30, 60, 61), torch.tensor(ENDS_AND_MIDDLE)]).double()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_k0", "airy_ai",
+     "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1",
+     "spherical_bessel_j0", "modified_bessel_i0", "modified_bessel_i1"],
+)  # fmt: skip
+def test_functions_of_bessel_and_airy_agree(name: str) -> None:
+    function = getattr(S, name)
+    program = torch.export.export(Calls(function), (AROUND,), strict=False)
+    with np.errstate(all="ignore"):
+        (found,) = interpret(read_source(program), "main", [AROUND.numpy()])
+    np.testing.assert_allclose(found, function(AROUND).numpy(), 1e-8, 1e-6)  # as torch's are
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_orthogonal_polynomials_agree(dtype: Any) -> None:
+    names = [f"{start}chebyshev_polynomial_{kind}" for start in ("", "shifted_") for kind in "tuvw"]
+    names += ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l"]
+    functions = [getattr(S, name) for name in [*names, "legendre_polynomial_p"]]
+    points = torch.tensor([-2.5, -1, -0.7, 0, 0.3, 1, 1.7, torch.nan], dtype=dtype)
+    degrees = torch.tensor([-1, 0, 1, 2, 2.7, 3, 5, 6, 7, 8, 9, 12], dtype=dtype)
+    x, n = points.repeat_interleave(len(degrees)), degrees.repeat(len(points))
+    near = 1e-9 if dtype is torch.float64 else 2e-4
+    check(lambda x, n: [each(x, n) for each in functions], x, n, near=near)
+    check(lambda x: [each(x, 5) for each in functions], points, near=near)
+
+
 def test_pseudo_inverses_without_a_least_value_leave_out_rounding_errors() -> None:
     flat = torch.ones(2, 3, 2) * torch.tensor([1.0, 2.0])
     for atol in (0.0, -1.0, 0.5, torch.tensor(0.0), torch.tensor([0.0, 20.0])):
@@ -243,7 +275,52 @@ COUNTING: dict[str, tuple[Any, ...]] = {
         ),
         drawn(4, 4),
     ),
+    "greatest_of_one": (
+        lambda x: (x.topk(1), x.topk(0), x.sort(), F.rrelu(x - 3, 0.2, 0.3)),
+        torch.tensor(2.5),
+    ),
     "narrow_copy": (lambda x: torch.narrow_copy(x, 1, 1, 2), LINES),
+    "histogram": (
+        lambda x, w, edges: (
+            torch.histogram(x, 10),
+            torch.histogram(x, 10, range=(-1.0, 1.0), weight=w, density=True),
+            torch.histogram(x, edges, density=True),
+            torch.histogram(x[:0], 2),
+            torch.histogram(x[0], 3),
+        ),
+        drawn(50),
+        drawn(50).abs(),
+        torch.tensor([-1.0, -0.5, 0.1, 2.0]),
+    ),
+    "segments": (
+        lambda x, lengths, offsets, rows: [
+            torch.segment_reduce(x, kind, initial=start, **given)
+            for kind in ("sum", "mean", "max", "min", "prod")
+            for start in (None, 2.0)
+            for given in (
+                {"lengths": lengths},
+                {"offsets": offsets},
+                {"lengths": rows, "axis": 1, "unsafe": True},
+            )
+        ],
+        drawn(3, 3),
+        torch.tensor([1, 0, 2]),
+        torch.tensor([0, 1, 1, 3]),
+        torch.tensor([[3, 0], [1, 1], [1, 2]]),
+    ),
+    "fractional_pools": (
+        lambda x, n: (
+            F.fractional_max_pool2d(
+                x[:, :, 0], (2, 3), (4, 3), return_indices=True, _random_samples=n[..., :2]
+            ),
+            F.fractional_max_pool2d(x[0, :, 0], 2, 1, _random_samples=n[:1, :, :2]),
+            F.fractional_max_pool3d(
+                x, (2, 3, 2), (2, 3, 3), return_indices=True, _random_samples=n
+            ),
+        ),
+        drawn(2, 3, 5, 9, 8),
+        torch.rand(2, 3, 3, generator=torch.Generator().manual_seed(0)),
+    ),
     "differences": (
         lambda x: [x.diff(n, 1, x[:, :1], x[:, 2:4]) for n in (0, 1, 3)],
         LINES,
@@ -327,6 +404,37 @@ def test_drawn_numbers_have_their_distributions() -> None:
     assert sorted(order[0]) == [0, 1, 2]
 
 
+def test_draws_have_the_parameters_of_each_element() -> None:
+    def draw(rates: Any, trials: Any, chances: Any) -> Any:
+        return (
+            torch.poisson(rates),
+            torch.binomial(trials, chances),
+            torch.normal(rates, chances),
+            torch.normal(rates, 2.0),
+            torch.normal(1.0, rates),
+            torch.bernoulli(chances),
+            torch.normal(2.0, 3.0, (3000,)),
+        )
+
+    tensors = [
+        torch.tensor(each).expand(3000, 4).contiguous()
+        for each in ([0.0, 0.5, 5.0, 40.0], [50.0] * 4, [0.0, 0.1, 0.7, 1.0])
+    ]
+    rates, trials, chances = (each[0].numpy() for each in tensors)
+    program = torch.export.export(Calls(draw), tuple(tensors), strict=False)
+    with np.errstate(all="ignore"):
+        given = [each.numpy() for each in tensors]
+        found = interpret(read_source(program), "main", given, state={})
+    spread = np.sqrt(trials * chances * (1 - chances))
+    expected = [
+        (rates, rates**0.5), (trials * chances, spread), (rates, chances), (rates, 2),
+        (1, rates), (chances, np.sqrt(chances * (1 - chances))), (2, 3),
+    ]  # fmt: skip
+    for array, (mean, deviation) in zip(found, expected, strict=True):
+        np.testing.assert_allclose(array.std(0), deviation, 0.1)
+        np.testing.assert_allclose(array.mean(0), mean, 1e-6, 0.1 * np.max(deviation))
+
+
 def test_results_of_torch_s_own_tuples_have_their_names() -> None:
     program = torch.export.export(Calls(lambda x: (x.max(1), x.sort(0))), (LINES,), strict=False)
     names = read_source(program).functions["main"].result_names
@@ -369,6 +477,16 @@ COMPLEX: dict[str, Callable[..., Any]] = {
         torch.meshgrid(x[0, 0, 0], w[0, 0, 0], indexing="ij"),
         x.tile(2, 1),
         x.take_along_dim(torch.tensor([[[[1, 0, 2]]]]), -1),
+    ),
+    "many": lambda x, w: (
+        x.prod(),
+        x.prod(2),
+        x.prod(3, keepdim=True),
+        x[:0].prod(0),
+        x.real.prod(1, dtype=torch.complex64),
+        x.cumprod(2),
+        x.cumprod(-1),
+        x[0, 0, 0, 0].prod(),
     ),
     "sizes": lambda x, w: (
         torch.linalg.vector_norm(x, 3, dim=(-2, -1)),

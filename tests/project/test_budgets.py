@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2520,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 37604,
+    "compiler/frontends": 37670,
     "compiler/graph": 10730,
     "compiler/ir": 2270,
     "compiler/kernels": 14255,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 116253
+IN_ALL = 116320
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -124,7 +124,7 @@ def _run(data: bytes, arguments: Sequence[Any], device: str) -> str:
     """ "ran", or the kind of error; anything but an error of Ingot is raised."""
     function: Callable[..., Any]
     try:
-        with ingot.load(data, device=device) as model:
+        with ingot.load(data, device=device, memory_limit=1 << 30) as model:
             function = model.functions["main"].call if "main" in model.functions else model.call
             results = function(*arguments, timeout=0.5)
             for each in results if isinstance(results, tuple) else (results,):

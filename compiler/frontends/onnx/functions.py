@@ -6,16 +6,18 @@ call in a body's nodes, so that the importer can walk a body as it walks a graph
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 
+from ingot.compiler.frontends.inlining import check_calls
+from ingot.compiler.frontends.onnx.check import live_nodes, normalize_domain
 from ingot.compiler.frontends.onnx.node import type_of, unsupported
 from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import dtype_of
 from ingot.compiler.ir import TensorType, Value
 
-__all__ = ["bind_attributes", "schema_function", "type_proto"]
+__all__ = ["bind_attributes", "check_functions", "key_of", "schema_function", "type_proto"]
 
 
 def schema_function(
@@ -57,6 +59,37 @@ def type_proto(value: Structure | None) -> onnx.TypeProto:
     )
     shape = [dim if isinstance(dim, int) else str(dim) for dim in type.shape]
     return onnx.helper.make_tensor_type_proto(element, shape)
+
+
+_Key = tuple[str, str, str]
+
+
+def key_of(function: onnx.FunctionProto) -> _Key:
+    """What nodes call it by."""
+    return normalize_domain(function.domain), function.name, function.overload
+
+
+def check_functions(model: onnx.ModelProto, outputs: Iterable[str]) -> None:
+    """CompileError: what the graph calls for these outputs becomes too much, or calls itself."""
+    functions = {key_of(each): each for each in model.functions}
+
+    def called(nodes: Sequence[onnx.NodeProto]) -> Iterator[_Key]:
+        for node in nodes:
+            key = normalize_domain(node.domain), node.op_type, node.overload
+            if key in functions:
+                yield key
+            for attribute in node.attribute:
+                for graph in (attribute.g, *attribute.graphs):
+                    yield from called(graph.node)
+
+    def live(nodes: Sequence[onnx.NodeProto], wanted: Iterable[str]) -> Iterator[_Key]:
+        return called([nodes[place] for place in live_nodes(nodes, wanted)])
+
+    def body(key: _Key) -> tuple[int, Iterator[_Key]]:
+        return len(functions[key].node), live(functions[key].node, functions[key].output)
+
+    if functions:
+        check_calls(live(model.graph.node, outputs), body, lambda key: key[1])
 
 
 def bind_attributes(function: onnx.FunctionProto, call: onnx.NodeProto) -> list[onnx.NodeProto]:

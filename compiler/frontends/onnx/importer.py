@@ -26,6 +26,7 @@ from ingot.compiler.frontends.onnx.edge import (
     take_argument,
     take_strings,
 )
+from ingot.compiler.frontends.onnx.functions import check_functions
 from ingot.compiler.frontends.onnx.initializers import ImportOptions
 from ingot.compiler.frontends.onnx.name_sizes import name_sizes
 from ingot.compiler.frontends.onnx.scope import UNKNOWN, Result, Scope, Unknown
@@ -86,6 +87,7 @@ def _import(
     values: dict[str, Result] = dict.fromkeys(signature.refused, UNKNOWN)
     scope = Scope(values, opsets)
     scope.read(graph)
+    check_functions(source.model, signature.result_names)
     walk = Walk(source, options, block, symbols)
     arguments = dict(zip(signature.names, block.arguments, strict=True))
     taken: dict[str, Structure] = {}

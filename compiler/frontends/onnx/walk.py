@@ -32,7 +32,7 @@ from ingot.compiler.frontends.onnx.check_node import check_node
 from ingot.compiler.frontends.onnx.choices import lower_node
 from ingot.compiler.frontends.onnx.contents import Contents
 from ingot.compiler.frontends.onnx.edge import tensor_of
-from ingot.compiler.frontends.onnx.functions import bind_attributes, schema_function
+from ingot.compiler.frontends.onnx.functions import bind_attributes, key_of, schema_function
 from ingot.compiler.frontends.onnx.initializers import ImportOptions, Initializers
 from ingot.compiler.frontends.onnx.malformed import well_formed
 from ingot.compiler.frontends.onnx.node import Node, UnknownBody, UnsupportedNode
@@ -75,10 +75,7 @@ class Walk:
         self.contents.reserve(symbols.order)
         self.last_values: list[Value] = []  # of the main graph, which only refused layers read
         self._folders = source.folders
-        self._functions = {
-            (normalize_domain(function.domain), function.name, function.overload): function
-            for function in source.model.functions
-        }
+        self._functions = {key_of(function): function for function in source.model.functions}
         self._active: list[tuple[str, str, str]] = []  # functions whose bodies are being walked
         self._inlined = Inlined()
         self._symbols = symbols
@@ -250,7 +247,7 @@ class Walk:
         location: str,
     ) -> Sequence[Result]:
         """Lowers the function's body in a scope of its own."""
-        key = (normalize_domain(function.domain), function.name, function.overload)
+        key = key_of(function)
         if key in self._active:
             raise CompileError(f"function '{function.name}' calls itself: ONNX forbids recursion")
         self._inlined.add(len(function.node))

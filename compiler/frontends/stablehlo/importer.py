@@ -6,17 +6,19 @@ it learns that two symbolic dims are one (see `symbols.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ingot.compiler.frontends.amounts import Amounts
+from ingot.compiler.frontends.inlining import check_calls
 from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.stablehlo import (  # noqa: F401 - these fill the table
     lowerings,
     tuples,
 )
+from ingot.compiler.frontends.stablehlo.called import followed_function
 from ingot.compiler.frontends.stablehlo.lowering import (
     LOWERINGS,
     Context,
@@ -122,6 +124,15 @@ def _import_function(
             continue
 
 
+def _called(block: SourceBlock) -> Iterator[str]:
+    return (name for op in block.walk() if (name := followed_function(op)) is not None)
+
+
+def _body(program: SourceProgram, name: str) -> tuple[int, Iterator[str]]:
+    function = program.functions.get(name)
+    return (0, iter(())) if function is None else (len(function.body.ops), _called(function.body))
+
+
 def _build(
     program: SourceProgram,
     function: SourceFunction,
@@ -139,6 +150,7 @@ def _build(
         value.name = name
     made = iter(block.arguments)
     arguments = [tuples.gathered(each.type, made) for each in function.arguments]
+    check_calls(_called(function.body), lambda name: _body(program, name))
     context = Context(program, Builder(block), Amounts(symbols), _lower_ops)
     context.values.update(zip(function.arguments, arguments, strict=True))
     shown: dict[str, Value] = {}

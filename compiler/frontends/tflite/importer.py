@@ -103,6 +103,7 @@ def _build(
     names = _by_place(signature.inputs, graph.inputs, graph)
     values, docs = _take_arguments(graph, names, builder, block, symbols)
     arguments = [value.name for value in block.arguments]
+    walk.check_calls(graph)
     walk.lower(graph, values, builder)
     wanted = signature.outputs or _by_name(graph)
     results = {each: walk.value(place, graph, values, builder) for each, place in wanted.items()}

@@ -6,14 +6,14 @@ notes, so that one error lists all that is missing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, type_of
-from ingot.compiler.frontends.inlining import Inlined
+from ingot.compiler.frontends.inlining import Inlined, check_calls
 from ingot.compiler.frontends.own_ops import ADVICE, find_own, lower_own
 from ingot.compiler.frontends.problems import Problem
 from ingot.compiler.frontends.strings import Strings, constant_strings
@@ -129,6 +129,22 @@ class Walk:
         builder.append("variable.store", (value,), (), {"name": name})
 
     # ---- the walk
+
+    def check_calls(self, graph: Subgraph) -> None:
+        """CompileError: what this subgraph calls becomes too much."""
+
+        def body(place: int) -> tuple[int, Iterator[int]]:
+            inner = self.body(place)
+            return len(inner.operators), called(inner)
+
+        def called(graph: Subgraph) -> Iterator[int]:
+            for operator in graph.operators:
+                for name, place in vars(operator.options).items():
+                    is_call = name == "subgraph" or name.endswith("_subgraph_index")
+                    if is_call and 0 <= place < len(self._model.subgraphs):
+                        yield place
+
+        check_calls(called(graph), body, lambda place: self.body(place).name)
 
     def lower(self, graph: Subgraph, values: dict[int, Any], builder: Builder) -> list[Any]:
         """Lower all operators; what the outputs of the subgraph are."""

@@ -13,6 +13,7 @@ from onnx import helper
 
 from ingot.compiler.frontends import inlining
 from ingot.compiler.frontends.onnx import import_onnx
+from ingot.compiler.frontends.onnx.walk import Walk
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.ops import Constant
 from ingot.hal.errors import CompileError, NotFound
@@ -312,18 +313,33 @@ def test_a_function_that_calls_itself_is_refused() -> None:
         import_onnx(model)
 
 
-def test_functions_that_call_the_next_one_twice_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inlining, "_MOST", 100)
+@pytest.mark.parametrize("last", ["Neg", "f7"])
+def test_functions_that_call_the_next_one_twice_end_at_once(
+    last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Walk, "walk", lambda *arguments: pytest.fail("it began"))
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)]
     functions = []
     for number in range(30):
-        name, domain = (f"f{number + 1}", "local") if number < 29 else ("Neg", "")
+        name, domain = (f"f{number + 1}", "local") if number < 29 else (last, "")
+        domain = "local" if name == "f7" else domain
         body = [Node(name, [a], [b], domain=domain) for a, b in ("ab", "bc")]
         functions.append(helper.make_function("local", f"f{number}", ["a"], ["c"], body, opsets))
     node = Node("f0", ["x"], ["y"], domain="local")
     model = build_model([node], [X], ["y"], domains=["local"], functions=functions)
-    with pytest.raises(CompileError, match="calls of functions become more than 100 ops"):
+    message = "become more than 262144 ops" if last == "Neg" else "'f\\d+' calls itself, through"
+    with pytest.raises(CompileError, match=message):
         import_onnx(model)
+
+
+def test_functions_that_nothing_calls_count_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inlining, "_MOST", 3)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)]
+    body = [Node("Neg", ["a"], ["b"]), Node("Dead", ["a"], ["c"], domain="local")]
+    used = helper.make_function("local", "Used", ["a"], ["b"], body, opsets)
+    dead = helper.make_function("local", "Dead", ["a"], ["b"], [body[0]] * 9, opsets)
+    nodes = [Node("Used", ["x"], ["y"], domain="local"), Node("Dead", ["x"], ["z"], domain="local")]
+    import_onnx(build_model(nodes, [X], ["y"], domains=["local"], functions=[used, dead]))
 
 
 @pytest.mark.parametrize(

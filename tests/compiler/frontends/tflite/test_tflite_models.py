@@ -349,12 +349,16 @@ def _hostile(kind: str) -> bytes:
         once.op("WHILE", [start], [result], "WhileOptions", **options)
         once.ends([], [])
         g.op("CALL_ONCE", [], [], "CallOnceOptions", initSubgraphIndex=1)
-    elif kind == "calls":  # each subgraph calls the next one twice
+    elif kind in ("calls", "circle"):  # each subgraph calls the next one twice
         for place in range(1, 40):
             inner = model.graph(f"inner{place}")
             a, b, c = (inner.tensor("float32", (2,)) for _ in range(3))
-            inner.op("CALL", [a], [b], "CallOptions", subgraph=min(place + 1, 39))
-            inner.op("CALL", [b], [c], "CallOptions", subgraph=min(place + 1, 39))
+            for given, made in ((a, b), (b, c)):
+                if place == 39 and kind == "calls":
+                    inner.op("NEG", [given], [made])
+                else:
+                    called = place + 1 if place < 39 else 20
+                    inner.op("CALL", [given], [made], "CallOptions", subgraph=called)
             inner.ends([a], [c])
         g.op("CALL", [x], [y], "CallOptions", subgraph=1)
     g.ends(*ends)
@@ -370,6 +374,7 @@ def _hostile(kind: str) -> bytes:
         ("twice", "takes a tensor twice"),
         ("loop", "loops or branches: set variables up without them"),
         ("calls", "calls of functions become more than 1000 ops"),
+        ("circle", r"function 'inner\d+' calls itself, through others or not"),
     ],
 )
 def test_hostile_models_are_refused(

@@ -15,7 +15,7 @@ __all__ = [
     "product_name",
 ]
 
-INTERLEAVED = ("glm4", "ernie4_5", "command-r", "cohere2")
+INTERLEAVED = ("glm4", "ernie4_5", "ernie4_5-moe", "command-r", "cohere2")
 """Architectures of which both kinds of files have rows that turn together as neighbours. GGUF files
 of others have them so, and folders as halves of a head; or both have halves."""
 
@@ -38,12 +38,22 @@ LAYER = {
     "mlp.c_proj": "ffn_down",
     "mlp.gate": "ffn_gate_inp",
     "mlp.router": "ffn_gate_inp",
+    "mlp.gate.wg": "ffn_gate_inp",
+    "block_sparse_moe.router.layer": "ffn_gate_inp",
+    "block_sparse_moe.input_linear": "ffn_gate_up_exps",
+    "block_sparse_moe.output_linear": "ffn_down_exps",
+    "self_attn.query_layernorm": "attn_q_norm",
+    "self_attn.key_layernorm": "attn_k_norm",
+    "shared_mlp.input_linear": "ffn_up_shexp",
+    "shared_mlp.output_linear": "ffn_down_shexp",
+    **{
+        f"mlp.{shared}.{part}_proj": f"ffn_{part}_shexp"
+        for shared in ("shared_expert", "shared_experts", "shared_mlp")
+        for part in ("gate", "up", "down")
+    },
     "mlp.experts.*.gate_proj": "ffn_gate_exps",
     "mlp.experts.*.up_proj": "ffn_up_exps",
     "mlp.experts.*.down_proj": "ffn_down_exps",
-    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_expert.up_proj": "ffn_up_shexp",
-    "mlp.shared_expert.down_proj": "ffn_down_shexp",
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
     "block_sparse_moe.gate": "ffn_gate_inp",
     "block_sparse_moe.experts.*.w1": "ffn_gate_exps",
@@ -56,6 +66,8 @@ BARE = {
     "mlp.experts.gate_up_proj_bias": "ffn_gate_up_exps.bias",
     "mlp.experts.down_proj": "ffn_down_exps.weight",
     "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
 }
 """Tensors whose names do not end with weight or bias."""
 OF_LAYER = re.compile(r"model\.layers\.(\d+)\.(.*)")

@@ -33,6 +33,16 @@ _SIZES = {
 }
 _MOE = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 32}
 _SHARED = {"shared_expert_intermediate_size": 48}
+_ROUTED = {
+    "n_routed_experts": 6,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 32,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+    "norm_topk_prob": True,
+    "routed_scaling_factor": 1.5,
+}
+_ALPHA = {"rope_type": "dynamic", "alpha": 10.0, "rope_theta": 100.0, "factor": 1.0}
 _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 _LLAMA3 |= {"original_max_position_embeddings": 16, "rope_theta": 100.0}
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
@@ -111,6 +121,39 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "stablelm": ("StableLm", {"use_qkv_bias": True}),
     "starcoder2": ("Starcoder2", {"sliding_window": 4}),
     "arcee": ("Arcee", {}),
+    "glm4 experts": ("Glm4Moe", {**_ROUTED, "use_qk_norm": True, "attention_bias": True}),
+    "dots": ("Dots1", {**_ROUTED, "head_dim": 16}),
+    "ernie4.5 experts": (
+        "Ernie4_5_Moe",
+        {
+            "moe_num_experts": 6,
+            "moe_k": 3,
+            "moe_intermediate_size": 32,
+            "moe_num_shared_experts": 2,
+            "moe_layer_start_index": 1,
+        },
+    ),
+    "qwen3 experts of images": (
+        "Qwen3VLMoe",
+        {**_MOE, "moe_intermediate_size": 48, "vision_config": _VISION, "head_dim": 16},
+    ),
+    "granite experts": (
+        "GraniteMoeShared",
+        {
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "shared_intermediate_size": 48,
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.3,
+            "attention_multiplier": 0.2,
+            "logits_scaling": 2.0,
+        },
+    ),
+    "hunyuan": ("HunYuanDenseV1", {"head_dim": 16, "rope_parameters": _ALPHA}),
+    "hunyuan experts": (
+        "HunYuanMoEV1",
+        {"head_dim": 16, "num_experts": 4, "moe_topk": 2, "rope_parameters": _ALPHA},
+    ),
     "gpt-oss": (
         "GptOss",
         {

@@ -36,6 +36,9 @@ class Shape:
     experts: int = 0
     chosen: int = 2
     shared: int = 0  # features of the expert of all tokens
+    dense: int = 0  # layers in front that have no experts
+    ahead: int = 0  # layers behind that guess further tokens
+    normed: bool = False  # heads of glm4moe
 
     @property
     def is_centered(self) -> bool:
@@ -52,7 +55,7 @@ class Shape:
         """Whether neighbours turn, not halves."""
         return self.architecture in (
             "llama", "mistral3", "granite", "smollm3", "glm4", "ernie4_5", "command-r", "cohere2",
-            "arcee",
+            "arcee", "ernie4_5-moe", "granitemoe",
         )  # fmt: skip
 
     def is_rotated(self, layer: int) -> bool:
@@ -138,6 +141,24 @@ SHAPES = {
         "attention.sliding_window": 3, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
         "rope.scaling.original_context_length": 16, "rope.freq_base": 100.0,
     }),
+    "glm4moe": Shape("glm4moe", layers=3, dense=1, ahead=1, experts=6, chosen=3, feed=32,
+        shared=64, rope_length=8, normed=True, metadata={
+            "expert_weights_norm": True, "expert_weights_scale": 1.5, "expert_gating_func": 2,
+        }),
+    "ernie4_5-moe": Shape("ernie4_5-moe", layers=3, dense=1, experts=6, chosen=3, feed=32,
+        shared=32, metadata={"interleave_moe_layer_step": 1}),
+    "dots1": Shape("dots1", layers=3, kv_heads=4, dense=1, experts=6, chosen=3, feed=32, shared=64,
+        metadata={"expert_weights_norm": True, "expert_weights_scale": 2.5,
+                  "expert_gating_func": 2}),
+    "qwen3vlmoe": Shape("qwen3vlmoe", experts=8, feed=32, metadata={
+        "rope.dimension_sections": [3, 3, 2, 0],
+    }),
+    "granitemoe": Shape("granitemoe", experts=4, feed=32, shared=48, metadata={
+        "embedding_scale": 3.0, "residual_scale": 0.3, "attention.scale": 0.2, "logit_scale": 2.0,
+    }),
+    "seed_oss": Shape("seed_oss"),
+    "hunyuan": Shape("hunyuan-dense", tied=True),
+    "hunyuan experts": Shape("hunyuan-moe", experts=4, feed=32, shared=32),
     "mixtral": Shape(experts=4, feed=32),
     "qwen2moe": Shape("qwen2moe", experts=6, chosen=3, feed=32, shared=48),
     "qwen3moe": Shape("qwen3moe", experts=8, feed=32),
@@ -199,6 +220,8 @@ def write_model(
             values += 1
         if name.endswith("attn_sinks.weight"):
             values += 1
+        if name.endswith("exp_probs_b.bias"):
+            values *= 10
         if name == "rope_freqs.weight":
             values = random.uniform(1, 8, dims).astype(np.float32)
         chosen = "F32" if len(dims) == 1 else (types or {}).get(name.split(".")[-2], type)
@@ -219,7 +242,7 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
     keys = {
         "context_length": shape.context,
         "embedding_length": shape.width,
-        "block_count": shape.layers,
+        "block_count": shape.layers + shape.ahead,
         "feed_forward_length": shape.feed,
         "attention.head_count": shape.heads,
         "attention.head_count_kv": shape.kv_heads,
@@ -234,20 +257,38 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
             keys["expert_feed_forward_length"] = shape.feed
         if shape.shared:
             keys["expert_shared_feed_forward_length"] = shape.shared
+    if shape.architecture in ("glm4moe", "ernie4_5-moe", "dots1"):
+        keys |= {
+            "leading_dense_block_count": shape.dense,
+            "expert_shared_count": shape.shared // shape.feed,
+        }
+        keys["feed_forward_length"] = 96
+    if shape.ahead:
+        keys["nextn_predict_layers"] = shape.ahead
     keys |= shape.metadata
     if shape.is_centered:
         keys["attention.layer_norm_epsilon"] = keys.pop("attention.layer_norm_rms_epsilon")
     add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
-    add[list] = writer.add_array
+    add |= {list: writer.add_array, bool: writer.add_bool}
     for key, value in keys.items():
         add[type(value)](f"{writer.arch}.{key}", value)
 
 
+_NORMED = ("qwen3", "qwen3vl", "qwen3moe", "qwen3vlmoe", "gemma3", "exaone4", "dots1")
+_NORMED += ("hunyuan-dense", "hunyuan-moe")
+"""Models that normalize heads."""
+
 _QKV = ("attn_q", "attn_k", "attn_v")
+_POST_NORMED = ("gpt-oss", "glm4moe", "seed_oss")
+"""Those whose norm of networks is called post_attention_norm."""
+
+_OF_EXPERTS = ("_exps", "_shexp", "_inp", "exp_probs_b")
 _BIASED = {
     **dict.fromkeys(("qwen2", "qwen2moe", "qwen2vl", "glm4"), _QKV),
     "stablelm": (*_QKV, "attn_norm", "ffn_norm"),
     "starcoder2": (*_QKV, "attn_output", "ffn_up", "ffn_down", "attn_norm", "ffn_norm"),
+    "glm4moe": _QKV,
+    "seed_oss": _QKV,
     "gpt-oss": (
         *_QKV,
         "attn_output",
@@ -274,15 +315,20 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         layer |= {"attn_q": (queries, width), "attn_k": (keys, width), "attn_v": (keys, width)}
         layer |= {"ffn_gate": (shape.feed, width), "ffn_up": (shape.feed, width)}
     layer["ffn_down"] = (width, shape.feed)
+    front = dict(layer)
     if shape.experts:
         layer = {name: dims for name, dims in layer.items() if not name.startswith("ffn_")}
         layer |= {"ffn_norm": (width,), "ffn_gate_inp": (shape.experts, width)}
         wide, narrow = (shape.experts, shape.feed, width), (shape.experts, width, shape.feed)
         layer |= {"ffn_gate_exps": wide, "ffn_up_exps": wide, "ffn_down_exps": narrow}
+    if has in ("glm4moe", "ernie4_5-moe", "dots1"):
+        layer["exp_probs_b"] = (shape.experts,)
+    if has == "qwen2moe":
+        layer["ffn_gate_inp_shexp"] = (width,)
     if shape.shared:
-        layer |= {"ffn_gate_inp_shexp": (width,), "ffn_down_shexp": (width, shape.shared)}
+        layer["ffn_down_shexp"] = (width, shape.shared)
         layer |= {f"ffn_{part}_shexp": (shape.shared, width) for part in ("gate", "up")}
-    if has in ("qwen3", "qwen3vl", "qwen3moe", "gemma3", "exaone4"):
+    if shape.normed or has in _NORMED:
         layer |= {"attn_q_norm": (shape.head_length,), "attn_k_norm": (shape.head_length,)}
     if has in ("olmo2", "olmoe"):
         layer |= {"attn_q_norm": (queries,), "attn_k_norm": (keys,)}
@@ -291,23 +337,41 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
     if shape.is_parallel:
         del layer["ffn_norm"]
     if has == "gpt-oss":
-        layer |= {"post_attention_norm": layer.pop("ffn_norm"), "attn_sinks": (shape.heads,)}
+        layer["attn_sinks"] = (shape.heads,)
+    if has in _POST_NORMED:
+        layer["post_attention_norm"] = layer.pop("ffn_norm")
     if has in ("gemma2", "gemma3", "olmo2", "exaone4", "glm4"):
         layer |= {"post_attention_norm": (width,), "post_ffw_norm": (width,)}
     result = {"token_embd.weight": (shape.vocabulary, width)}
     if shape.has_rope_factors:
         result["rope_freqs.weight"] = (shape.head_length // 2,)
+    feeds = {name: (96 if n == shape.feed else n for n in dims) for name, dims in front.items()}
+    front = {name: tuple(feeds[name]) for name in ("ffn_gate", "ffn_up", "ffn_down") if shape.dense}
     for number in range(shape.layers):
-        result |= {f"blk.{number}.{part}.weight": dims for part, dims in layer.items()}
+        own = layer
+        if number < shape.dense:
+            parts = {name: d for name, d in layer.items() if not name.endswith(_OF_EXPERTS)}
+            own = parts | front
+        result |= {f"blk.{number}.{_whole(part)}": dims for part, dims in own.items()}
         for part in _BIASED.get(has, ()):
-            dims = layer[part]
+            dims = own[part]
             result[f"blk.{number}.{part}.bias"] = dims[: max(len(dims) - 1, 1)]
+    for number in range(shape.layers, shape.layers + shape.ahead):
+        result |= {f"blk.{number}.{_whole(part)}": dims for part, dims in layer.items()}
+        result |= {f"blk.{number}.{part}.bias": layer[part][:1] for part in _BIASED[has]}
+        result |= {f"blk.{number}.nextn.eh_proj.weight": (width, 2 * width)}
+        result |= {f"blk.{number}.nextn.{part}norm.weight": (width,) for part in "eh"}
     result["output_norm.weight"] = (width,)
     if has in ("stablelm", "starcoder2"):
         result["output_norm.bias"] = (width,)
     if not shape.tied:
         result["output.weight"] = (shape.vocabulary, width)
     return result
+
+
+def _whole(part: str) -> str:
+    """The name of a tensor."""
+    return f"{part}.{'bias' if part == 'exp_probs_b' else 'weight'}"
 
 
 def logits(shape: Shape, weights: Mapping[str, Array], ids: Array) -> Array:
@@ -324,10 +388,10 @@ def logits(shape: Shape, weights: Mapping[str, Array], ids: Array) -> Array:
         part["factors"] = w.get("rope_freqs.weight", np.ones(1))
         before = _normed(x, part, "attn_norm")
         y = _attention(shape, part, before, layer)
-        if shape.architecture == "gpt-oss":
+        if shape.architecture in _POST_NORMED:
             part["ffn_norm.weight"] = part.pop("post_attention_norm.weight")
         x = x + _normed(y, part, "post_attention_norm") * scale["residual"]
-        feed = _mixture if shape.experts else _feed_forward
+        feed = _mixture if "ffn_gate_inp.weight" in part else _feed_forward
         y = feed(shape, part, before if shape.is_parallel else _normed(x, part, "ffn_norm"))
         x = x + _normed(y, part, "post_ffw_norm") * scale["residual"]
     if shape.is_centered:
@@ -335,7 +399,7 @@ def logits(shape: Shape, weights: Mapping[str, Array], ids: Array) -> Array:
     x = _normed(x, w, "output_norm")
     y = x @ w.get("output.weight", w["token_embd.weight"]).T
     factor = shape.metadata.get("logit_scale", 1.0)
-    y = y / factor if shape.architecture == "granite" else y * factor
+    y = y / factor if shape.architecture.startswith("granite") else y * factor
     return _capped(y, shape.metadata.get("final_logit_softcapping"))
 
 
@@ -368,19 +432,23 @@ def _gelu(x: Array) -> Array:
 
 
 def _mixture(shape: Shape, part: Mapping[str, Array], x: Array) -> Array:
-    routed = np.exp(x @ part["ffn_gate_inp.weight"].T + part.get("ffn_gate_inp.bias", 0))
-    shares = routed / routed.sum(-1, keepdims=True)
+    scores = x @ part["ffn_gate_inp.weight"].T + part.get("ffn_gate_inp.bias", 0)
+    shares = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    if shape.metadata.get("expert_gating_func") == 2:
+        shares = 1 / (1 + np.exp(-scores))
+    scale = shape.metadata.get("expert_weights_scale", 1)
     y = np.zeros_like(x)
     for row, share in enumerate(shares):
-        chosen = np.argsort(-share)[: shape.chosen]
+        chosen = np.argsort(-(share + part.get("exp_probs_b.bias", 0)))[: shape.chosen]
         is_whole = shape.architecture in ("qwen2moe", "olmoe")
         whole = 1 if is_whole else share[chosen].sum()
         for expert in chosen:
             made = _feed_forward(shape, part, x[row], "_exps", expert)
-            y[row] += made * share[expert] / whole
+            y[row] += made * share[expert] / whole * scale
     if shape.shared:
-        share = 1 / (1 + np.exp(-x @ part["ffn_gate_inp_shexp.weight"]))
-        y += _feed_forward(shape, part, x, "_shexp") * share[:, None]
+        gate = part.get("ffn_gate_inp_shexp.weight")
+        share = 1 if gate is None else 1 / (1 + np.exp(-x @ gate))[:, None]
+        y += _feed_forward(shape, part, x, "_shexp") * share
     return y
 
 
@@ -414,10 +482,14 @@ def _attention(shape: Shape, part: Mapping[str, Array], x: Array, layer: int) ->
     if part.get("attn_q_norm.weight", x).shape == (queries,):
         q, k = (_normed(each, part, f"attn_{name}_norm") for name, each in (("q", q), ("k", k)))
     q, k, v = (each.reshape(count, -1, length) for each in (q, k, v))
-    if part.get("attn_q_norm.weight", x).shape == (length,):
+    has_norms = part.get("attn_q_norm.weight", x).shape == (length,)
+    is_first = not shape.architecture.startswith("hunyuan")
+    if has_norms and is_first:
         q, k = (_normed(each, part, f"attn_{name}_norm") for name, each in (("q", q), ("k", k)))
     if shape.is_rotated(layer):
         q, k = (_turned(shape, each, layer, part["factors"]) for each in (q, k))
+    if has_norms and not is_first:
+        q, k = (_normed(each, part, f"attn_{name}_norm") for name, each in (("q", q), ("k", k)))
     if warmth := shape.metadata.get("attention.temperature_scale"):
         steps = np.arange(count) // shape.metadata["rope.scaling.original_context_length"]
         q = q * (1 + warmth * np.log(1 + steps))[:, None, None]

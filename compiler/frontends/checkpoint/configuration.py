@@ -52,6 +52,14 @@ MODEL_TYPES = {
     "stablelm": ARCHITECTURES["stablelm"],
     "starcoder2": replace(ARCHITECTURES["starcoder2"], window_period=-1),
     "arcee": replace(ARCHITECTURES["arcee"], is_interleaved=False),
+    "glm4_moe": replace(ARCHITECTURES["glm4moe"], network_norm="ffn_norm"),
+    "ernie4_5_moe": ARCHITECTURES["ernie4_5-moe"],
+    "dots1": ARCHITECTURES["dots1"],
+    "qwen3_vl_moe_text": ARCHITECTURES["qwen3vlmoe"],
+    "granitemoe": replace(_LLAMA, divides_logits=True),
+    "granitemoeshared": replace(_LLAMA, divides_logits=True),
+    "hunyuan_v1_dense": ARCHITECTURES["hunyuan-dense"],
+    "hunyuan_v1_moe": ARCHITECTURES["hunyuan-moe"],
     "gpt_oss": replace(ARCHITECTURES["gpt-oss"], network_norm="ffn_norm", has_paired_gates=True),
 }
 """Models that can be compiled, by their `model_type`; of those that see images too, their
@@ -93,7 +101,11 @@ _NAMES = {
     "query_pre_attn_scalar": "query_pre_attn_scalar",
     "expert_used_count": "num_experts_per_tok",
     "expert_feed_forward_length": "moe_intermediate_size",
-    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+    "expert_weights_norm": "norm_topk_prob",
+    "expert_weights_scale": "routed_scaling_factor",
+    "expert_group_count": "n_group",
+    "expert_group_used_count": "topk_group",
+    "nextn_predict_layers": "num_nextn_predict_layers",
     "attention.scale": "attention_multiplier",
     "embedding_scale": "embedding_multiplier",
     "residual_scale": "residual_multiplier",
@@ -115,6 +127,12 @@ _ROPE = {
     "attention.temperature_scale": "llama_4_scaling_beta",
 }
 """Those that stand in `rope_parameters`."""
+
+_EXPERTS = {
+    "expert_count": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+    "expert_used_count": ("num_experts_per_tok", "moe_k", "moe_topk"),
+}
+"""Those that some models call otherwise."""
 
 _SHOWN_ROPE = "rope_parameters."
 _ACTIVATIONS = {
@@ -139,10 +157,13 @@ def read_config(folder: Checkpoint) -> Configuration:
         )
     config = {**_DEFAULTS.get(name, {}), **config}
     local, rope = _rope_of(config)
+    if type(config.get("head_dim")) is int:
+        _with_alpha(rope, config["head_dim"])
     flat = {**config, **{f"{_SHOWN_ROPE}{key}": value for key, value in rope.items()}}
-    experts = "num_local_experts" if "num_local_experts" in config else "num_experts"
-    names = {**_NAMES, "expert_count": experts}
-    if name == "granite":
+    names = dict(_NAMES)
+    for key, others in _EXPERTS.items():
+        names[key] = next((each for each in others if each in config), others[0])
+    if name.startswith("granite"):
         names["logit_scale"] = "logits_scaling"
     epsilon = "norm_epsilon" if "norm_epsilon" in config else "layer_norm_eps"
     names["attention.layer_norm_epsilon"] = epsilon
@@ -165,7 +186,8 @@ def read_config(folder: Checkpoint) -> Configuration:
         flat["rope.dimension_count"] = int(length * partial)
     types = _window_layers(config, keys, architecture)
     tensors = len(folder.tensors)
-    made = read_keys(keys, what, architecture, tensors, types, _rotated_layers(config, keys))
+    rotated = _rotated_layers(config, keys)
+    made = read_keys(keys, what, architecture, tensors, types, rotated, counts_ahead=False)
     return _with_attention_factor(made, rope)
 
 
@@ -213,6 +235,14 @@ def _rope_of(config: Mapping[str, Any]) -> tuple[float | None, dict[str, Any]]:
     return local, rope
 
 
+def _with_alpha(rope: dict[str, Any], length: int) -> None:
+    """What "dynamic" with an alpha is: another base, for heads of so many features."""
+    given = [rope.get(key) for key in ("alpha", "rope_theta")]
+    alpha, base = (x if isinstance(x, (int, float)) and 0 < x < 1e30 else 0 for x in given)
+    if rope["rope_type"] == "dynamic" and alpha and base and length > 2:
+        rope |= {"rope_type": "default", "rope_theta": base * alpha ** (length / (length - 2))}
+
+
 def _architecture(
     name: str, config: Mapping[str, Any], local: float | None, keys: Keys
 ) -> Architecture:
@@ -224,9 +254,6 @@ def _architecture(
     has_local = architecture.local_rope_base or architecture.has_plain_windows
     if has_local and isinstance(local, (int, float)) and local > 0:
         architecture = replace(architecture, local_rope_base=float(local))
-    if "norm_topk_prob" in config:
-        normalizes = bool(config["norm_topk_prob"])
-        architecture = replace(architecture, normalizes_shares=normalizes)
     return replace(architecture, large_layers=0)
 
 

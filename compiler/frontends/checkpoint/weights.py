@@ -50,7 +50,7 @@ class Renamed:
     ) -> None:
         self.folder = folder
         self.is_gemma = c.name.startswith("gemma")
-        self.has_joined_experts = c.architecture.has_paired_gates
+        self.has_columns = c.architecture.has_paired_gates
         self.layer = LAYER | _OTHERWISE.get(c.name, {})
         self.tensors: dict[str, GgufTensor] = {}
         self.own: dict[str, str] = {}
@@ -79,7 +79,7 @@ class Renamed:
                 return f"{own}.{last}"
         _, number, part = [*part.split(".", 2), "", ""][:3]
         for own, other in BARE.items():
-            if other == f"{part}.{last}" and self.has_joined_experts:
+            if other == f"{part}.{last}" and self.has_columns:
                 return f"model.layers.{number}.{own}"
         own = next((own for own, other in self.layer.items() if other == part), part)
         return f"model.layers.{number}.{own}.{last}"
@@ -104,7 +104,7 @@ class CheckpointWeights(Weights):
     def __init__(self, file: Renamed, codes: str | None) -> None:
         super().__init__(file)
         self.is_gemma, self.codes = file.is_gemma, codes
-        self.has_columns = file.has_joined_experts  # of experts, where others have rows
+        self.has_columns = file.has_columns  # of experts, where others have rows
 
     def vector(self, name: str, length: int) -> Value:
         tensor = self.file.tensors.get(name)
@@ -119,9 +119,10 @@ class CheckpointWeights(Weights):
         tensor = self.file.tensors.get(name)
         if isinstance(tensor, CodedTensor):
             return self._of_codes(tensor, name, shape)
-        if self.has_columns and len(shape) == 3:
-            *outer, length, k = shape
-            numbers = super()._numbers(name, (*outer, k, length), heads)
+        turned = (*shape[:-2], *shape[:-3:-1])
+        found = shape if tensor is None else tensor.shape
+        if len(shape) == 3 and (self.has_columns or found == turned != shape):
+            numbers = super()._numbers(name, turned, heads)
             numbers = self.builder.value("transpose", numbers, permutation=(0, 2, 1))
         else:
             numbers = super()._numbers(name, shape, heads)

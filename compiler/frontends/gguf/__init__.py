@@ -126,7 +126,8 @@ def build_model(
         module = Batch(weights, configuration, room, cache, producer).run(layout.verify)
     if layout.sketch:
         return module
-    weights.check(configuration.name)
+    first = configuration.layers
+    weights.check(configuration.name, range(first, first + configuration.ahead))
     if weights.adapters is not None:
         weights.adapters.check(weights.file.title)
         module.attributes[ADAPTERS] = weights.adapters.attribute(producer)

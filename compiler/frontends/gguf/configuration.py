@@ -38,6 +38,8 @@ class Architecture:
     local_rope_base: float | None = None  # of layers with a window
     large_layers: int = 0  # a model of so many layers scales scores by width / heads
     normalizes_shares: bool = True  # those of the experts that a token chose
+    gating: str = "softmax"  # or sigmoid, which makes shares of scores of experts
+    turns_first: bool = False  # norms of heads are behind rotations
     is_centered: bool = False  # norms take the mean away first (LayerNorm)
     has_norms_before: bool = True  # attention and networks; else behind them only
     is_parallel: bool = False  # both read the same norm, and are added together
@@ -89,6 +91,14 @@ ARCHITECTURES = {
     "stablelm": Architecture(is_centered=True),
     "starcoder2": Architecture(is_centered=True, is_gated=False, activation="gelu"),
     "arcee": Architecture(is_interleaved=True, is_gated=False, activation="relu2"),
+    "glm4moe": Architecture(gating="sigmoid", network_norm="post_attention_norm"),
+    "ernie4_5-moe": Architecture(is_interleaved=True),
+    "dots1": Architecture(normalizes_shares=False, gating="sigmoid"),
+    "qwen3vlmoe": Architecture(),
+    "granitemoe": Architecture(is_interleaved=True, divides_logits=True),
+    "seed_oss": Architecture(network_norm="post_attention_norm"),
+    "hunyuan-dense": Architecture(turns_first=True),
+    "hunyuan-moe": Architecture(turns_first=True),
     "gpt-oss": Architecture(
         window_period=2, activation="swiglu_oai", network_norm="post_attention_norm"
     ),
@@ -119,7 +129,10 @@ class Configuration:
     experts: int  # 0: layers have one network each
     chosen_experts: int  # by each token
     expert_length: int  # features between the products of an expert
-    shared_length: int  # of what all tokens pass beside their experts
+    gating: str
+    normalizes_shares: bool
+    share_scale: float  # of the shares of experts
+    ahead: int  # layers behind the last one, which guess further tokens, and are not used
     scale: float  # of scores
     windows: tuple[bool, ...]  # whether a layer attends to the last positions only
     rotated: tuple[bool, ...]  # whether queries and keys of a layer turn with their positions
@@ -161,11 +174,13 @@ def read_keys(
     tensors: int,
     layer_types: Sequence[bool] | None = None,
     rotated: Sequence[bool] | None = None,
+    counts_ahead: bool = True,
 ) -> Configuration:
     """The configuration that keys tell, of the model `what` with so many tensors. `layer_types`:
     which layers have windows, and `rotated`, which are rotated, where that does not follow from
-    the architecture."""
-    layers = keys.size("block_count")
+    the architecture. `counts_ahead`: the layers count those that guess further tokens."""
+    ahead = keys.size("nextn_predict_layers", 0) if counts_ahead else 0
+    layers = max(keys.size("block_count") - ahead, 1)
     if layers > tensors:
         keys.problems.append(
             f"the key '{keys.name_of('block_count')}' is {layers}, but there are only {tensors} "
@@ -186,6 +201,24 @@ def read_keys(
     if keys.problems:
         raise CompileError("\n  ".join([f"{what} cannot be compiled:", *keys.problems]))
     return configuration
+
+
+_GATINGS = {1: "softmax", 2: "sigmoid"}
+
+
+def _gating(keys: Keys, default: str) -> str:
+    """How scores of experts become shares."""
+    key = "expert_gating_func"
+    given = keys.value(key, None)
+    if given is not None and given not in _GATINGS:
+        keys.problems.append(f"the key '{keys.name_of(key)}' is {shown(given)}, expected 1 or 2")
+    for key in ("expert_group_count", "expert_group_used_count"):
+        if keys.size(key, 1) != 1:
+            keys.problems.append(
+                f"the key '{keys.name_of(key)}' is {shown(keys.value(key, 1))}: experts in groups "
+                "are not supported"
+            )
+    return default if given is None else _GATINGS.get(given, default)
 
 
 def _patterned(keys: Keys, period: int, layers: int) -> Sequence[bool]:
@@ -246,7 +279,10 @@ def _read(
         experts=experts,
         chosen_experts=chosen,
         expert_length=keys.size("expert_feed_forward_length", feed),
-        shared_length=keys.size("expert_shared_feed_forward_length", feed),
+        gating=_gating(keys, architecture.gating),
+        normalizes_shares=bool(keys.value("expert_weights_norm", architecture.normalizes_shares)),
+        share_scale=keys.number("expert_weights_scale", 1.0),
+        ahead=keys.size("nextn_predict_layers", 0),
         scale=keys.number("attention.scale", keys.number("query_pre_attn_scalar", scored) ** -0.5),
         windows=windows,
         rotated=rotated,

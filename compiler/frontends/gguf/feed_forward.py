@@ -31,10 +31,13 @@ def feed_forward(c: Configuration, weights: Weights, x: Value, name: str) -> Val
     if f"{name}.ffn_gate_inp.weight" not in weights:
         return _network(c, weights, x, name, "", weights.rows(f"{name}.ffn_down.weight"))
     made = _Mixture(c, weights, name).of(x)
-    if f"{name}.ffn_gate_shexp.weight" not in weights:
+    last = f"{name}.ffn_down_shexp.weight"
+    if last not in weights:
         return made
     b = weights.builder
-    shared = _network(c, weights, x, name, "_shexp", c.shared_length)
+    shared = _network(c, weights, x, name, "_shexp", weights.rows(last))
+    if f"{name}.ffn_gate_inp_shexp.weight" not in weights:
+        return b.value("add", made, shared)
     gate = weights.vector(f"{name}.ffn_gate_inp_shexp.weight", c.width)
     share = b.value("dot_general", x, gate, lhs_contract=(1,), rhs_contract=(0,))
     return b.value("add", made, over_rows("mul", shared, b.value("logistic", share), b))
@@ -101,13 +104,33 @@ class _Mixture:
     def of(self, x: Value) -> Value:
         """The sum of what the chosen experts make of x[count, width], by their shares."""
         c, b = self.c, self.b
-        routed = self.weights.linear(x, f"{self.name}.ffn_gate_inp", c.experts)
-        options = {"k": c.chosen_experts, "axis": 1, "dtype": I64}
-        shares, chosen = b.op("top_k", softmax(routed, b), **options)
-        if c.architecture.normalizes_shares:
+        shares, chosen = self._chosen(x)
+        if c.normalizes_shares:
             shares = over_rows("div", shares, b.value("reduce", shares, axes=(1,), kind="add"), b)
+        if c.share_scale != 1:
+            shares = times(shares, c.share_scale, b)
         count = tensor_type(x).shape[0]
         return self._of_one(x, shares, chosen) if count == 1 else self._of_many(x, shares, chosen)
+
+    def _chosen(self, x: Value) -> tuple[Value, Value]:
+        """The shares [count, k] of experts, and which these are, i64[count, k]: those with the
+        greatest shares, or where there is a bias, with the greatest sums of share and bias."""
+        c, b, bias = self.c, self.b, f"{self.name}.exp_probs_b.bias"
+        scores = self.weights.linear(x, f"{self.name}.ffn_gate_inp", c.experts)
+        all = b.value("logistic", scores) if c.gating == "sigmoid" else softmax(scores, b)
+        options = {"k": c.chosen_experts, "axis": 1, "dtype": I64}
+        if bias not in self.weights:
+            shares, chosen = b.op("top_k", all, **options)
+            return shares, chosen
+        vector = self.weights.vector(bias, c.experts)
+        biased = b.value("add", all, b.broadcast_to(vector, tensor_type(all).shape))
+        _, chosen = b.op("top_k", biased, **options)
+        shares = b.value(
+            "gather", all, chosen, offset_dims=(), collapsed_slice_dims=(1,),
+            operand_batching_dims=(0,), start_indices_batching_dims=(0,),
+            start_index_map=(1,), index_vector_dim=2, slice_sizes=(1, 1),
+        )  # fmt: skip
+        return shares, chosen
 
     def _of_one(self, x: Value, shares: Value, chosen: Value) -> Value:
         c, b, k = self.c, self.b, self.c.chosen_experts

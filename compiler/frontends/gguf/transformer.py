@@ -163,10 +163,14 @@ class Transformer:
         if is_whole:
             x = self._norm(x, norm)
         x = self._reshaped(x, self.count, heads, length)
-        if is_normed and not is_whole:
+        turns_first = self.c.architecture.turns_first
+        if is_normed and not is_whole and not turns_first:
             x = self._norm(x, norm)
-        if not self.c.rotated[layer]:
-            return x
+        if self.c.rotated[layer]:
+            x = self._rotated(x, length, layer)
+        return self._norm(x, norm) if is_normed and not is_whole and turns_first else x
+
+    def _rotated(self, x: Value, length: int, layer: int) -> Value:
         turned = self.c.rope.length
         half = turned // 2
         a, b = self._part(x, 2, 0, half), self._part(x, 2, half, turned)

@@ -73,10 +73,13 @@ class Weights:
     def __contains__(self, name: str) -> bool:
         return name in self.file.tensors
 
-    def check(self, architecture: str) -> None:
-        """CompileError: tensors are missing or wrong, or belong to nothing."""
-        problems = list(self.problems)
-        unread = [name for name in self.file.tensors if name not in self.read | set(_CHOICES)]
+    def check(self, architecture: str, layers: range) -> None:
+        """CompileError: tensors are missing or wrong, or belong to nothing. Those of `layers` are
+        left out."""
+        problems, left = list(self.problems), tuple(f"blk.{layer}." for layer in layers)
+        known = self.read | set(_CHOICES)
+        unread = [name for name in self.file.tensors if name not in known]
+        unread = [name for name in unread if not name.startswith(left)]
         if unread:
             shown = ", ".join(f"'{name}'" for name in unread[:_SHOWN])
             more = ", ..." if len(unread) > _SHOWN else ""

@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2520,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 37740,
+    "compiler/frontends": 37743,
     "compiler/graph": 10730,
     "compiler/ir": 2270,
     "compiler/kernels": 14255,
@@ -41,13 +41,13 @@ LINES = {
     "python/ingot": 4100,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1405,
-    "python/ingot/onnxruntime": 1020,
+    "python/ingot/onnxruntime": 1352,
     "python/ingot/quantizing": 1310,
     "benchmarks": 2380,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 116400
+IN_ALL = 116743
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -12,11 +12,13 @@ import re
 import warnings
 from collections.abc import Callable, Collection
 
+import onnx
+
 from ingot.compiler.ir import dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 
-__all__ = ["plain_name", "read_expression"]
+__all__ = ["noted_name", "noted_size", "plain_name", "read_expression"]
 
 _OPERATORS: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
     ast.Add: lambda a, b: a + b,
@@ -42,6 +44,18 @@ _GREATEST_LENGTH = 10_000  # characters; what is longer is a name
 
 class _NoExpressionError(Exception):
     """The text is a name like any other."""
+
+
+def noted_size(dim: onnx.TensorShapeProto.Dimension) -> int | None:
+    """The size that a model notes; None for a dim that it leaves open, also by -1."""
+    return int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+
+
+def noted_name(dim: onnx.TensorShapeProto.Dimension) -> str:
+    """The name that a model gives a dim; "" for "-1" and one without a letter or digit such as "?",
+    which some exporters write for every dim that they leave open."""
+    name = str(dim.dim_param)
+    return name if any(each.isalnum() for each in name) and name != "-1" else ""
 
 
 def plain_name(parameter: str) -> str:

@@ -10,6 +10,7 @@ import onnx
 
 from ingot.compiler.frontends.emitter import Emitter
 from ingot.compiler.frontends.onnx.contents import Contents
+from ingot.compiler.frontends.onnx.dim_params import noted_size
 from ingot.compiler.frontends.onnx.structures import (
     Forked,
     Items,
@@ -190,8 +191,8 @@ def is_text(type: onnx.TypeProto) -> bool:
 
 def _declared(output: onnx.ValueInfoProto) -> tuple[int, ...]:
     """The declared shape of elements, as ops on lists have it."""
-    dims = tensor_of(output.type).shape.dim
-    return tuple(dim.dim_value if dim.HasField("dim_value") else ANY for dim in dims)
+    sizes = [noted_size(dim) for dim in tensor_of(output.type).shape.dim]
+    return tuple(ANY if size is None else size for size in sizes)
 
 
 def _declared_dtype(output: onnx.ValueInfoProto) -> DType:

@@ -24,6 +24,7 @@ from ingot.compiler.frontends.emitter import (
     unsupported,
 )
 from ingot.compiler.frontends.onnx.contents import Contents
+from ingot.compiler.frontends.onnx.dim_params import noted_name, noted_size
 from ingot.compiler.frontends.onnx.sparse import dense_of
 from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import literal_of, texts_of
@@ -374,7 +375,10 @@ class Node(Emitter):
         if type is None or not type.tensor_type.HasField("shape"):
             return None
         dims = type.tensor_type.shape.dim
-        return [dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims]
+        sizes = [noted_size(dim) for dim in dims]
+        return [
+            noted_name(dim) if size is None else size for dim, size in zip(dims, sizes, strict=True)
+        ]
 
     def _are_one(self, a: Dim, b: Dim, kept: Dim = 0) -> bool:
         if self._builder.ops is self._contents.entry:

@@ -13,6 +13,7 @@ import onnx
 
 from ingot.compiler.frontends.onnx.check import normalize_domain
 from ingot.compiler.frontends.onnx.choose_ends import choose
+from ingot.compiler.frontends.onnx.dim_params import noted_name, noted_size
 from ingot.compiler.frontends.onnx.infer_types import infer_types
 from ingot.compiler.frontends.onnx.scope import Result, Unknown
 from ingot.compiler.frontends.onnx.source import Source
@@ -109,7 +110,7 @@ class Notes:
             element = dtype_of(tensor.elem_type) or element_type_name(tensor.elem_type)
             if tensor.elem_type and tensor.HasField("shape"):
                 shape = ",".join(
-                    str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?"
+                    noted_name(dim) or "?" if noted_size(dim) is None else str(dim.dim_value)
                     for dim in tensor.shape.dim
                 )
                 types[value.name] = f"{element}[{shape}]"

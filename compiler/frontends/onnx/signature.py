@@ -9,7 +9,12 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from ingot.compiler.frontends.onnx.choose_ends import Ends
-from ingot.compiler.frontends.onnx.dim_params import plain_name, read_expression
+from ingot.compiler.frontends.onnx.dim_params import (
+    noted_name,
+    noted_size,
+    plain_name,
+    read_expression,
+)
 from ingot.compiler.frontends.onnx.edge import is_text, kind_of
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
 from ingot.compiler.frontends.strings import SUFFIX, doc_of_bytes, refuse_taken
@@ -51,7 +56,7 @@ def read_signature(ends: Ends, known: Symbols, nodes: Sequence[onnx.NodeProto] =
     keys = _vocabularies(nodes)
     inputs = ends.inputs
     dims_of = [dim for value in inputs for dim in value.type.tensor_type.shape.dim]
-    symbols = _Symbols(known, [dim.dim_param for dim in dims_of if dim.dim_param])
+    symbols = _Symbols(known, [noted_name(dim) for dim in dims_of if noted_name(dim)])
     types: dict[str, TensorType | PassedType] = {}
     refused: dict[str, str] = {}
     texts: list[str] = []
@@ -139,7 +144,7 @@ def output_problem(value: onnx.ValueInfoProto, type: TensorType) -> str | None:
     if tensor.elem_type and dtype_of(tensor.elem_type) is not type.dtype:
         declared = dtype_of(tensor.elem_type) or element_type_name(tensor.elem_type)
         return f"{what} it as {declared}: fix the model, or leave the type of the output out"
-    known = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
+    known = [noted_size(dim) for dim in tensor.shape.dim]
     both = zip(known, type.shape, strict=False)
     differ = any(isinstance(dim, int) and size not in (None, dim) for size, dim in both)
     if tensor.HasField("shape") and (len(known) != type.rank or differ):
@@ -203,12 +208,6 @@ def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType | Pa
         raise CompileError(
             f"graph input '{value.name}' has element type {found}: use a numeric one"
         )
-    for index, dim in enumerate(tensor.shape.dim):
-        if dim.dim_value < 0:
-            raise CompileError(
-                f"graph input '{value.name}' has dim {index} = {dim.dim_value}: "
-                "use a dim_param for a dim that is not fixed"
-            )
     if kind != "tensor":
         return PassedType(kind, _element_type(value.name, tensor, element, symbols.known))
     if not tensor.HasField("shape"):
@@ -217,11 +216,9 @@ def _read_type(value: onnx.ValueInfoProto, symbols: _Symbols) -> TensorType | Pa
         )
     shape: list[Dim] = []
     for index, dim in enumerate(tensor.shape.dim):
-        if dim.HasField("dim_value"):
-            shape.append(int(dim.dim_value))
-        else:
-            name = dim.dim_param or f"{value.name}_dim{index}"
-            shape.append(symbols.of(name, bool(dim.dim_param)))
+        size, name = noted_size(dim), noted_name(dim)
+        open_dim = symbols.of(name or f"{value.name}_dim{index}", bool(name)) if size is None else 0
+        shape.append(open_dim if size is None else size)
     return TensorType(element, tuple(shape))
 
 
@@ -231,8 +228,7 @@ def _element_type(
     """The elements of a sequence or an optional. Exporters write no shape, or an empty one, where
     they know none: then the rank is what the program needs (`Contents.learn_rank`)."""
     if tensor.shape.dim:
-        dims_of = (dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
-        return ListType(element, tuple(dims_of))
+        return ListType(element, tuple(noted_size(dim) for dim in tensor.shape.dim))
     _, rank = known.ranks.setdefault(name, (element.name, None))
     if rank is not None:
         return ListType(element, (None,) * rank)

@@ -24,7 +24,7 @@ from ingot.hal.device import open_device
 from ingot.hal.errors import DataLoss, Error, Incompatible, InvalidArgument, NotFound
 from ingot.hal.file_cache import default_cache
 from ingot.hal.whole_file import open_regular
-from ingot.onnxruntime.initializers import overridable
+from ingot.onnxruntime.initializers import external_tensors, overridable
 from ingot.onnxruntime.options import logger
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, of_proto, onnx_code, type_text
 from ingot.runtime.model import Model, load
@@ -209,21 +209,10 @@ def _arg(value: Any, dims: Mapping[str, int], found: Any) -> NodeArg:
 
 
 def _locations(proto: Any) -> set[str]:
-    """The files with external data, also of tensors inside of nodes."""
-    tensors: list[Any] = []
-    bodies = [proto.graph, *proto.functions]
-    while bodies:
-        body = bodies.pop()
-        attributes = [each for node in body.node for each in node.attribute]
-        bodies += [each.g for each in attributes if each.HasField("g")]
-        bodies += [graph for each in attributes for graph in each.graphs]
-        tensors += [each.t for each in attributes]
-        tensors += [tensor for each in attributes for tensor in each.tensors]
-        tensors += getattr(body, "initializer", ())  # which functions have not
+    """The files with external data."""
     return {
         entry.value
-        for each in tensors
-        if each.data_location == each.EXTERNAL
+        for each in external_tensors(proto)
         for entry in each.external_data
         if entry.key == "location"
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,13 @@ import numpy as np
 
 from ingot.onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-__all__ = ["overridable", "with_arguments", "with_initializers", "write_model"]
+__all__ = [
+    "external_tensors",
+    "overridable",
+    "with_arguments",
+    "with_initializers",
+    "write_model",
+]
 
 _GREATEST_FILE = 1 << 31  # bytes of a protobuf
 
@@ -21,14 +27,20 @@ def overridable(proto: Any) -> list[Any]:
     return [each for each in proto.graph.input if each.name in names]
 
 
-def with_initializers(source: Path | bytes, values: Mapping[str, Any]) -> Path | bytes:
-    """The model with these arrays for its initializers of their names; others are not looked at.
-    InvalidArgument: a dtype or shape is another."""
-    if not values:
+def with_initializers(
+    source: Path | bytes, values: Mapping[str, Any], files: Mapping[str, bytes]
+) -> Path | bytes:
+    """The model with these arrays for its initializers of their names, and external data of these
+    files; others are not looked at. InvalidArgument: a dtype or shape is another."""
+    if not values and not files:
         return source
+    import onnx
     from onnx import helper, numpy_helper
+    from onnx.external_data_helper import load_external_data_for_model
 
-    proto = _whole(source)
+    proto = onnx.load_from_string(source if isinstance(source, bytes) else source.read_bytes())
+    for tensor in external_tensors(proto):
+        _read_from(files, tensor)
     for tensor in proto.graph.initializer:
         if tensor.name in values:
             array = np.asarray(values[tensor.name])
@@ -39,8 +51,34 @@ def with_initializers(source: Path | bytes, values: Mapping[str, Any]) -> Path |
                     f"{wanted[0]}{list(wanted[1])}"
                 )
             tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    if isinstance(source, Path):
+        load_external_data_for_model(proto, str(source.parent))
     data: bytes = proto.SerializeToString()
     return data
+
+
+def external_tensors(proto: Any) -> Iterator[Any]:
+    """All tensors whose data lies in files, also those inside of nodes."""
+    bodies = [proto.graph, *proto.functions]
+    while bodies:
+        body = bodies.pop()
+        attributes = [each for node in body.node for each in node.attribute]
+        bodies += [each.g for each in attributes if each.HasField("g")]
+        bodies += [graph for each in attributes for graph in each.graphs]
+        tensors = [each.t for each in attributes]
+        tensors += [tensor for each in attributes for tensor in each.tensors]
+        tensors += getattr(body, "initializer", ())  # which functions have not
+        yield from (each for each in tensors if each.data_location == each.EXTERNAL)
+
+
+def _read_from(files: Mapping[str, bytes], tensor: Any) -> None:
+    """Take the data of a tensor from the file that has it, if it is one of these."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    if entries.get("location") in files:
+        data = files[entries["location"]][int(entries.get("offset", 0)) :]
+        tensor.raw_data = data[: int(entries.get("length", len(data)))]
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
 
 
 def with_arguments(source: Path | bytes, names: Collection[str]) -> bytes:

@@ -22,6 +22,7 @@ __all__ = [
     "choose_providers",
     "get_all_providers",
     "get_available_providers",
+    "is_cpu",
     "logger",
 ]
 
@@ -88,6 +89,8 @@ class SessionOptions:
         self.logid = ""
         self.free_dimensions: dict[str, int] = {}
         self.initializers: dict[str, Any] = {}
+        self.files: dict[str, bytes] = {}  # with external data, by their names
+        self.providers: list[tuple[str, dict[str, str]]] = []
         self._entries: dict[str, str] = {}
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
@@ -118,6 +121,42 @@ class SessionOptions:
     def add_initializer(self, name: str, value: Any) -> None:
         """An OrtValue in place of the model's initializer of this name."""
         self.initializers[name] = value.numpy()
+
+    def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        """As `add_initializer`, of several, whose files need not be there."""
+        for name, value in zip(names, values, strict=True):
+            self.add_initializer(name, value)
+
+    def add_external_initializers_from_files_in_memory(
+        self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
+    ) -> None:
+        """What is in files of these names, where the model has external data."""
+        for name, buffer, length in zip(names, buffers, lengths, strict=True):
+            self.files[name] = bytes(memoryview(buffer).cast("B")[:length])
+
+    def add_provider(self, name: str, options: Mapping[str, str]) -> None:
+        """A provider of sessions that are given none, behind those that are added already."""
+        self.providers.append((name, dict(options)))
+
+    def add_provider_for_devices(self, devices: Sequence[Any], options: Mapping[str, str]) -> None:
+        """As `add_provider`, of devices that `get_ep_devices` names."""
+        for each in devices:
+            self.add_provider(each.ep_name, {**each.ep_options, **options})
+
+    def set_provider_selection_policy(self, policy: Any) -> None:
+        """The device of sessions that are given no provider: see `choose_devices`."""
+        from ingot.onnxruntime.places import choose_devices
+
+        self.providers += choose_devices(policy)
+        self.providers = self.providers or [(CPU, {})]
+
+    set_provider_selection_policy_delegate = set_provider_selection_policy
+
+    def has_providers(self) -> bool:
+        return bool(self.providers)
+
+    def set_load_cancellation_flag(self, value: bool) -> None:
+        """A session that is being made is not cancelled."""
 
 
 class RunOptions:
@@ -215,7 +254,7 @@ def _device_of(name: str, options: Mapping[str, Any]) -> str | None:
         return "cpu"
     if name not in (OPENCL, *_GPUS):
         return None
-    found = [each for each in _opencl_devices() if name == OPENCL or not _is_cpu(each)]
+    found = [each for each in _opencl_devices() if name == OPENCL or not is_cpu(each)]
     number = int(options.get("device_id", 0))
     if not 0 <= number < len(found):
         return None
@@ -224,6 +263,6 @@ def _device_of(name: str, options: Mapping[str, Any]) -> str | None:
     return str(found[number].uri)
 
 
-def _is_cpu(device: Any) -> bool:
+def is_cpu(device: Any) -> bool:
     """Whether an OpenCL device is this machine's CPU, which runs faster without."""
     return "Portable Computing Language" in device.description

@@ -33,6 +33,7 @@ from ingot.onnxruntime.capi.onnxruntime_pybind11_state import (
 from ingot.onnxruntime.compiled import Loaded, loaded_model
 from ingot.onnxruntime.initializers import with_arguments, with_initializers, write_model
 from ingot.onnxruntime.options import RunOptions, SessionOptions, choose_providers, logger
+from ingot.onnxruntime.places import OrtEpDevice, OrtMemoryInfo, get_ep_devices
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, dtype_of_text, onnx_code, type_text
 from ingot.onnxruntime.values import IOBinding, OrtValue
 from ingot.runtime.signature import Signature, Value
@@ -64,10 +65,12 @@ class InferenceSession:
         if not isinstance(path_or_bytes, (str, bytes, os.PathLike)):
             raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
         self._options = sess_options or SessionOptions()
+        self._given = path_or_bytes
+        self._model_path = None if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
+        providers = self._options.providers if providers is None else providers
         uri, self._providers = choose_providers(providers, provider_options)
         source = path_or_bytes if isinstance(path_or_bytes, bytes) else Path(path_or_bytes)
-        if self._options.initializers:
-            source = with_initializers(source, self._options.initializers)
+        source = with_initializers(source, self._options.initializers, self._options.files)
         threads = self._options.intra_op_num_threads
         self._loaded = _loaded(
             source,
@@ -93,6 +96,7 @@ class InferenceSession:
             logger.warning("%s is the model as it was given: optimised is its module", path)
             write_model(source, Path(path))
         self._trace: Trace | None = None
+        self._profiled = time.monotonic_ns() if self._options.enable_profiling else 0
         if self._options.enable_profiling:
             self._trace = self._model.trace().__enter__()
 
@@ -120,11 +124,47 @@ class InferenceSession:
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         return {name: dict(options) for name, options in self._providers.items()}
 
+    def set_providers(
+        self,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Be a session on other providers."""
+        vars(self).update(
+            vars(InferenceSession(self._given, self._options, providers, provider_options))
+        )
+
+    def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
+        return [OrtMemoryInfo("Cpu")] * len(self._loaded.inputs)
+
+    def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
+        return [OrtMemoryInfo("Cpu")] * len(self._loaded.outputs)
+
+    def get_input_epdevices(self) -> list[OrtEpDevice]:
+        """Of each input the device that takes it."""
+        first = next(iter(self._providers))
+        found = [each for each in get_ep_devices() if each.ep_name == first]
+        return found[:1] * len(self._loaded.inputs)
+
+    def get_tuning_results(self) -> list[Any]:
+        """None: kernels are chosen when the model is compiled."""
+        return []
+
+    def set_tuning_results(self, results: Any, *, error_on_invalid: bool = False) -> None:
+        """Nothing depends on them."""
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        """Kept by nobody: devices have no such options."""
+
     def disable_fallback(self) -> None:
         """There is none: a session that was made runs where it was made for."""
 
     def enable_fallback(self) -> None:
         """There is none: a session that was made runs where it was made for."""
+
+    def get_profiling_start_time_ns(self) -> int:
+        """When profiling began, by the clock of `time.monotonic_ns`; 0: it did not."""
+        return self._profiled
 
     def end_profiling(self) -> str:
         """The name of a file with what all runs did, which `enable_profiling` asks for: a timeline
@@ -244,6 +284,7 @@ class InferenceSession:
         if names not in self._overridden:
             options = copy(self._options)
             options.initializers, options.optimized_model_filepath = {}, ""
+            options.files = {}
             options.enable_profiling = False
             self._overridden[names] = InferenceSession(
                 with_arguments(self._source, names), options, list(self._providers.items())

@@ -119,6 +119,8 @@ def of_proto(proto: Any) -> tuple[str, list[int | str | None] | None]:
 
 def _dims(dims: Sequence[Any]) -> list[int | str | None]:
     return [
-        int(each.dim_value) if each.HasField("dim_value") else str(each.dim_param) or None
+        (int(each.dim_value) if each.dim_value >= 0 else None)
+        if each.HasField("dim_value")
+        else str(each.dim_param) or None
         for each in dims
     ]

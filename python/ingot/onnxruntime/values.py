@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ingot.hal.array import Array
+from ingot.onnxruntime.capi import onnxruntime_pybind11_state as state
 from ingot.onnxruntime.types import numpy_dtype, onnx_code, type_text
 
 if TYPE_CHECKING:
     from ingot.onnxruntime.session import InferenceSession
 
-__all__ = ["IOBinding", "OrtValue"]
+__all__ = ["IOBinding", "OrtValue", "copy_tensors"]
 
 
 class OrtValue:
@@ -45,6 +46,23 @@ class OrtValue:
         """A tensor of zeros."""
         zeros = np.zeros(tuple(shape), numpy_dtype(element_type))
         return OrtValue.ortvalue_from_numpy(zeros, device_type, device_id)
+
+    @staticmethod
+    def from_dlpack(data: Any) -> OrtValue:
+        """A tensor of another library, without a copy where it lies in the host's memory."""
+        return OrtValue(np.from_dlpack(data))
+
+    @staticmethod
+    def ort_value_from_sparse_tensor(sparse_tensor: Any) -> OrtValue:
+        raise state.NotImplemented("there are no sparse tensors here: give a dense one")
+
+    def as_sparse_tensor(self) -> Any:
+        raise state.NotImplemented("there are no sparse tensors here: numpy() gives a dense one")
+
+    def tensor_size_in_bytes(self) -> int:
+        return (
+            int(np.prod(self.shape(), dtype=np.int64)) * numpy_dtype(self.element_type()).itemsize
+        )
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The elements: of the host's memory without a copy."""
@@ -82,9 +100,9 @@ class OrtValue:
     def has_value(self) -> bool:
         return self._value is not None
 
-    def update_inplace(self, np_arr: Any) -> None:
-        """Other elements of the same dtype and shape."""
-        array = np.asarray(np_arr)
+    def update_inplace(self, data: Any) -> None:
+        """Other elements of the same dtype and shape, of an array or another OrtValue."""
+        array = np.asarray(data)
         if list(array.shape) != self.shape() or onnx_code(array.dtype) != self.element_type():
             raise RuntimeError("The input OrtValue and the array differ in dtype or shape")
         if isinstance(self._value, Array) and not self._value.is_host:
@@ -113,6 +131,12 @@ class OrtValue:
     def __dlpack_device__(self) -> tuple[int, int]:
         found: tuple[int, int] = self._value.__dlpack_device__()
         return found
+
+
+def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: Any = None) -> None:
+    """The elements of each tensor into the memory of another one."""
+    for source, target in zip(src, dst, strict=True):
+        target.update_inplace(source)
 
 
 def _uri(device_type: str, device_id: int) -> str:

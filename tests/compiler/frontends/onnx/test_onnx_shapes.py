@@ -51,6 +51,13 @@ def test_a_dim_without_a_name_is_a_symbol_of_its_own() -> None:
     assert _result_type(import_onnx(model)) == "f32[x_dim0,3]"
 
 
+@pytest.mark.parametrize("dim", [-1, "?", "*", "-1"])
+def test_what_exporters_write_for_any_size_names_no_dim(dim: int | str) -> None:
+    value = make_value("x", [dim, 3, dim])
+    module = import_onnx(build_model([Node("Relu", ["x"], ["y"])], [value], ["y"]))
+    assert _result_type(module) == "f32[x_dim0,3,x_dim2]"
+
+
 def test_dims_that_broadcast_give_a_broadcast_expression() -> None:
     model = build_model(
         [Node("Add", ["x", "y"], ["z"])], [make_value("x", ["a"]), make_value("y", ["b"])], ["z"]

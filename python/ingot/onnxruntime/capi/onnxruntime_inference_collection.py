@@ -1,0 +1,10 @@
+"""Sessions and values, where some programs look for them."""
+
+from __future__ import annotations
+
+from ingot.onnxruntime.session import InferenceSession
+from ingot.onnxruntime.values import IOBinding, OrtValue, copy_tensors
+
+__all__ = ["IOBinding", "InferenceSession", "OrtValue", "Session", "copy_tensors"]
+
+Session = InferenceSession

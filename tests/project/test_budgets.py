@@ -41,13 +41,13 @@ LINES = {
     "python/ingot": 4100,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1405,
-    "python/ingot/onnxruntime": 1352,
+    "python/ingot/onnxruntime": 1354,
     "python/ingot/quantizing": 1310,
     "benchmarks": 2380,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 116743
+IN_ALL = 116745
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -91,6 +91,7 @@ class SessionOptions:
         self.initializers: dict[str, Any] = {}
         self.files: dict[str, bytes] = {}  # with external data, by their names
         self.providers: list[tuple[str, dict[str, str]]] = []
+        self.policy: Any = None
         self._entries: dict[str, str] = {}
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
@@ -145,15 +146,12 @@ class SessionOptions:
 
     def set_provider_selection_policy(self, policy: Any) -> None:
         """The device of sessions that are given no provider: see `choose_devices`."""
-        from ingot.onnxruntime.places import choose_devices
-
-        self.providers += choose_devices(policy)
-        self.providers = self.providers or [(CPU, {})]
+        self.policy = policy
 
     set_provider_selection_policy_delegate = set_provider_selection_policy
 
     def has_providers(self) -> bool:
-        return bool(self.providers)
+        return bool(self.providers) or self.policy is not None
 
     def set_load_cancellation_flag(self, value: bool) -> None:
         """A session that is being made is not cancelled."""

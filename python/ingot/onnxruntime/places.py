@@ -169,9 +169,11 @@ def get_ep_devices() -> list[OrtEpDevice]:
 
 
 def choose_devices(
-    policy: OrtExecutionProviderDevicePolicy | Callable[..., Any],
+    policy: OrtExecutionProviderDevicePolicy | Callable[..., Any] | None,
 ) -> list[tuple[str, dict[str, str]]]:
     """The providers that a policy, or a function of the devices, chooses."""
+    if policy is None:
+        return []
     known = get_ep_devices()
     if not isinstance(policy, OrtExecutionProviderDevicePolicy):
         chosen = policy(known, {}, {}, len(known))

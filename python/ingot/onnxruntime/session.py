@@ -33,7 +33,7 @@ from ingot.onnxruntime.capi.onnxruntime_pybind11_state import (
 from ingot.onnxruntime.compiled import Loaded, loaded_model
 from ingot.onnxruntime.initializers import with_arguments, with_initializers, write_model
 from ingot.onnxruntime.options import RunOptions, SessionOptions, choose_providers, logger
-from ingot.onnxruntime.places import OrtEpDevice, OrtMemoryInfo, get_ep_devices
+from ingot.onnxruntime.places import OrtEpDevice, OrtMemoryInfo, choose_devices, get_ep_devices
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, dtype_of_text, onnx_code, type_text
 from ingot.onnxruntime.values import IOBinding, OrtValue
 from ingot.runtime.signature import Signature, Value
@@ -67,7 +67,8 @@ class InferenceSession:
         self._options = sess_options or SessionOptions()
         self._given = path_or_bytes
         self._model_path = None if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
-        providers = self._options.providers if providers is None else providers
+        if providers is None:
+            providers = self._options.providers or choose_devices(self._options.policy)
         uri, self._providers = choose_providers(providers, provider_options)
         source = path_or_bytes if isinstance(path_or_bytes, bytes) else Path(path_or_bytes)
         source = with_initializers(source, self._options.initializers, self._options.files)

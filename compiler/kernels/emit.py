@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.kernels import loop, trace
 from ingot.compiler.kernels.indexing import Axis, Index, Quotient, Remainder, Term
+from ingot.compiler.kernels.kernel import register_bytes
 from ingot.compiler.kernels.loop import I64, LoopBuilder, dtype_of, lanes_of
 from ingot.compiler.kernels.trace import (
     Apply,
@@ -28,11 +29,20 @@ from ingot.compiler.kernels.trace import (
     Node,
     axes_of_index,
 )
-from ingot.hal.spec import dtype
+from ingot.hal.spec import DType, dtype
 
-__all__ = ["Emitter"]
+__all__ = ["Emitter", "is_shuffled"]
 
 _U64 = dtype("u64")
+_LONGEST_STRIDE = 8
+_SMALL_VECTOR = 16  # bytes: of these all machines shuffle bytes
+
+
+def is_shuffled(stride: int, element: DType, lanes: int) -> bool:
+    """Whether elements that lie apart are shuffled out of whole vectors, not read one by one."""
+    length = register_bytes(element)
+    can = not element.is_boolean and (length >= 4 or length * lanes <= _SMALL_VECTOR)
+    return can and 1 < stride <= _LONGEST_STRIDE
 
 
 class Emitter:
@@ -303,20 +313,28 @@ class Emitter:
         stride = 0 if self._varies(rest) else node.index.coefficient(self.vector)
         if stride == 1 and self.guard is None:
             return b.load(memory, self.index(node.index), self.lanes, self.count)
-        if stride == 2 and self.guard is None and self.count is None and node.stored.bytes >= 4:
-            return self._every_other(memory, self.index(node.index))
+        is_whole = self.guard is None and self.count is None
+        if is_whole and isinstance(stride, int) and is_shuffled(stride, node.stored, self.lanes):
+            return self._every(stride, memory, self.index(node.index))
         indices = self.index_vector(node.index)
         if self.guard is not None:
             indices = b.op("select", self.guard, indices, b.value(0))
         return b.gather(memory, indices)
 
-    def _every_other(self, memory: Value, first: loop.Index) -> Value:
-        """The elements at `first`, `first` + 2, ...; none behind the last of them is touched."""
+    def _every(self, stride: int, memory: Value, first: loop.Index) -> Value:
+        """The elements at `first`, `first` + stride, ...; none behind the last is touched."""
         b, lanes = self.builder, self.lanes
-        low = b.load(memory, first, lanes)
-        high = b.load(memory, b.add(first, lanes - 1), lanes)
-        places = (2 * lane if 2 * lane < lanes else 2 * lane + 1 for lane in range(lanes))
-        return b.shuffle(low, high, list(places))
+        last = stride * (lanes - 1) + 1 - lanes
+        vector = b.load(memory, first, lanes)
+        for part in range(1, stride):
+            start, begin = min(part * lanes, last), part * lanes
+            places = []
+            for lane in range(lanes):
+                at = stride * lane
+                before = at if part == 1 else lane  # what earlier parts gave stays
+                places.append(lanes + at - start if begin <= at < begin + lanes else before % lanes)
+            vector = b.shuffle(vector, b.load(memory, b.add(first, start), lanes), places)
+        return vector
 
     def _in_range(self, node: InRange) -> Value:
         b = self.builder

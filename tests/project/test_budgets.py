@@ -24,7 +24,7 @@ LINES = {
     "compiler/frontends": 37743,
     "compiler/graph": 10730,
     "compiler/ir": 2270,
-    "compiler/kernels": 14255,
+    "compiler/kernels": 14275,
     "compiler/stream": 1610,
     "compiler/targets": 4590,
     "compiler/vm": 2610,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 116745
+IN_ALL = 116765
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -14,7 +14,7 @@ from itertools import pairwise
 from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, known_dim, modulo, prove_le
-from ingot.compiler.kernels.emit import Emitter
+from ingot.compiler.kernels.emit import Emitter, is_shuffled
 from ingot.compiler.kernels.entry import finish_kernel, in_place_pairs
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
@@ -98,6 +98,8 @@ class _Lowering:
         elif isinstance(extent, int) and all(node.dtype.bytes == 1 for node in roots):
             while self.lanes >= 2 * extent:  # parts of vectors of bytes are stored one by one
                 self.lanes //= 2
+        if self._has_bytes_apart():
+            self.lanes = min(self.lanes, 16)
         self.block = self._transpose_block()
         if self.block > 1:
             self.lanes = min(self.lanes, _TRANSPOSE_BLOCK)
@@ -109,6 +111,11 @@ class _Lowering:
         self.grid = Grid.of(self.axes, budget, function.symbols, multiple)
         if self.turned:
             self.grid = self._whole_squares(self.grid)
+
+    def _has_bytes_apart(self) -> bool:
+        """Whether bytes are read that lie apart, but would be shuffled in shorter vectors."""
+        strides = [(each, each.index.coefficient(self.inner.axis)) for each in loads_of(self.roots)]
+        return any(isinstance(by, int) and is_shuffled(by, each.stored, 16) for each, by in strides)
 
     def _is_heavy(self) -> bool:
         """Whether elements cost much more than moving them."""

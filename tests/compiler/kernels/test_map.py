@@ -115,6 +115,18 @@ def test_every_other_element(target, kind: str) -> None:
         target.check(function, n=size)
 
 
+@on_every_target
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [("f32", 3), ("f32", 8), ("u8", 3), ("u8", 5), ("f16", 4), ("f64", 7), ("i1", 3), ("i16", 6)],
+)
+def test_elements_that_lie_apart(target, kind: str, step: int) -> None:
+    def body(b, x):
+        return b.op("transpose", x, permutation=(1, 0))
+
+    target.check(entry([f"{kind}[150,{step}]"], body))
+
+
 @pytest.mark.parametrize(
     ("low", "high", "interior"), [((1, 2), (2, 3), (0, 0)), ((0, -1), (1, 5), (1, 2))]
 )

@@ -33,6 +33,7 @@ _SIZES = {
 }
 _MOE = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 32}
 _SHARED = {"shared_expert_intermediate_size": 48}
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 _ROUTED = {
     "n_routed_experts": 6,
     "num_experts_per_tok": 3,
@@ -42,10 +43,12 @@ _ROUTED = {
     "norm_topk_prob": True,
     "routed_scaling_factor": 1.5,
 }
+_LATENT = {"kv_lora_rank": 32, "q_lora_rank": None, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16}
+_LATENT |= {"v_head_dim": 12, "num_key_value_heads": 4, "head_dim": 8}
+_DEEP = {**_YARN, "rope_theta": 100.0, "mscale": 1.0, "mscale_all_dim": 1.0}
 _ALPHA = {"rope_type": "dynamic", "alpha": 10.0, "rope_theta": 100.0, "factor": 1.0}
 _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 _LLAMA3 |= {"original_max_position_embeddings": 16, "rope_theta": 100.0}
-_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 _LONG = {"rope_type": "longrope", "original_max_position_embeddings": 4, "rope_theta": 100.0}
 _LONG |= {f"{each}_factor": (1 + np.arange(8) / 5).tolist() for each in ("short", "long")}
 _MINISTRAL = {**_YARN, "rope_theta": 100.0, "original_max_position_embeddings": 4}
@@ -123,6 +126,19 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "arcee": ("Arcee", {}),
     "glm4 experts": ("Glm4Moe", {**_ROUTED, "use_qk_norm": True, "attention_bias": True}),
     "dots": ("Dots1", {**_ROUTED, "head_dim": 16}),
+    "deepseek v2": ("DeepseekV2", {**_ROUTED, **_LATENT, "norm_topk_prob": False}),
+    "deepseek v3": (
+        "DeepseekV3",
+        {
+            **_ROUTED,
+            **_LATENT,
+            "n_group": 1,
+            "topk_group": 1,
+            "q_lora_rank": 24,
+            "rope_parameters": _DEEP,
+        },
+    ),
+    "glm4 of latents": ("Glm4MoeLite", {**_ROUTED, **_LATENT, "q_lora_rank": 24}),
     "ernie4.5 experts": (
         "Ernie4_5_Moe",
         {

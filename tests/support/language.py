@@ -36,6 +36,8 @@ class Shape:
     experts: int = 0
     chosen: int = 2
     shared: int = 0  # features of the expert of all tokens
+    rank: int = 0  # of rows that keys and values follow from
+    query_rank: int = 0
     dense: int = 0  # layers in front that have no experts
     ahead: int = 0  # layers behind that guess further tokens
     normed: bool = False  # heads of glm4moe
@@ -55,7 +57,7 @@ class Shape:
         """Whether neighbours turn, not halves."""
         return self.architecture in (
             "llama", "mistral3", "granite", "smollm3", "glm4", "ernie4_5", "command-r", "cohere2",
-            "arcee", "ernie4_5-moe", "granitemoe",
+            "arcee", "ernie4_5-moe", "granitemoe", "deepseek2",
         )  # fmt: skip
 
     def is_rotated(self, layer: int) -> bool:
@@ -150,6 +152,14 @@ SHAPES = {
     "dots1": Shape("dots1", layers=3, kv_heads=4, dense=1, experts=6, chosen=3, feed=32, shared=64,
         metadata={"expert_weights_norm": True, "expert_weights_scale": 2.5,
                   "expert_gating_func": 2}),
+    "deepseek2": Shape("deepseek2", layers=3, dense=1, experts=6, chosen=3, feed=32, shared=64,
+        kv_heads=1, head_length=40, rope_length=8, rank=32, query_rank=24, metadata={
+            "expert_weights_norm": True, "expert_weights_scale": 1.5, "expert_gating_func": 2,
+            "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.freq_base": 100.0,
+            "rope.scaling.original_context_length": 16, "rope.scaling.yarn_log_multiplier": 0.1,
+        }),
+    "deepseek2 lite": Shape("deepseek2", layers=3, dense=1, experts=6, chosen=3, feed=32,
+        shared=64, kv_heads=1, head_length=40, rope_length=8, rank=32),
     "qwen3vlmoe": Shape("qwen3vlmoe", experts=8, feed=32, metadata={
         "rope.dimension_sections": [3, 3, 2, 0],
     }),
@@ -186,10 +196,10 @@ KEYS = {
 PEER_SHAPES = {
     name: replace(shape, vocabulary=len(TOKENS), metadata={} if name == "phi3" else shape.metadata)
     for name, shape in SHAPES.items()
-    if name != "exaone4 windows"
+    if name not in ("exaone4 windows", "deepseek2 lite")
 }
-"""Models that llama.cpp reads, too; it leaves the window of phi3 out, and knows those of exaone4 by
-the number of layers."""
+"""Models that llama.cpp reads, too; it leaves the window of phi3 out, and knows by the number of
+layers those of exaone4, and whether deepseek2 has rows for queries."""
 
 
 def write_model(
@@ -247,7 +257,7 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
         "attention.head_count": shape.heads,
         "attention.head_count_kv": shape.kv_heads,
         "attention.key_length": shape.head_length,
-        "attention.value_length": shape.head_length,
+        "attention.value_length": shape.rank or shape.head_length,
         "attention.layer_norm_rms_epsilon": 1e-5,
         "rope.dimension_count": shape.rope_length or shape.head_length,
     }
@@ -257,7 +267,12 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
             keys["expert_feed_forward_length"] = shape.feed
         if shape.shared:
             keys["expert_shared_feed_forward_length"] = shape.shared
-    if shape.architecture in ("glm4moe", "ernie4_5-moe", "dots1"):
+    if shape.rank:
+        keys |= {"attention.kv_lora_rank": shape.rank, "vocab_size": shape.vocabulary}
+        keys |= {"attention.key_length_mla": KEY, "attention.value_length_mla": VALUE}
+    if shape.query_rank:
+        keys["attention.q_lora_rank"] = shape.query_rank
+    if shape.architecture in ("glm4moe", "ernie4_5-moe", "dots1", "deepseek2"):
         keys |= {
             "leading_dense_block_count": shape.dense,
             "expert_shared_count": shape.shared // shape.feed,
@@ -277,6 +292,9 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
 _NORMED = ("qwen3", "qwen3vl", "qwen3moe", "qwen3vlmoe", "gemma3", "exaone4", "dots1")
 _NORMED += ("hunyuan-dense", "hunyuan-moe")
 """Models that normalize heads."""
+
+KEY, VALUE = 24, 12
+"""Features of heads of models whose keys and values follow from rows."""
 
 _QKV = ("attn_q", "attn_k", "attn_v")
 _POST_NORMED = ("gpt-oss", "glm4moe", "seed_oss")
@@ -321,7 +339,20 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         layer |= {"ffn_norm": (width,), "ffn_gate_inp": (shape.experts, width)}
         wide, narrow = (shape.experts, shape.feed, width), (shape.experts, width, shape.feed)
         layer |= {"ffn_gate_exps": wide, "ffn_up_exps": wide, "ffn_down_exps": narrow}
-    if has in ("glm4moe", "ernie4_5-moe", "dots1"):
+    if shape.rank:
+        for name in _QKV:
+            del layer[name]
+        plain, rank, turned = KEY - (shape.rope_length or 0), shape.rank, shape.rope_length or 0
+        layer |= {"attn_kv_a_mqa": (rank + turned, width), "attn_kv_a_norm": (rank,)}
+        layer["attn_k_b"] = (shape.heads, rank, plain)
+        layer["attn_v_b"] = (shape.heads, VALUE, rank)
+        layer["attn_output"] = (width, shape.heads * VALUE)
+        queries = {"attn_q": (shape.heads * KEY, width)}
+        if shape.query_rank:
+            queries = {"attn_q_a": (shape.query_rank, width), "attn_q_a_norm": (shape.query_rank,)}
+            queries["attn_q_b"] = (shape.heads * KEY, shape.query_rank)
+        layer |= queries
+    if has in ("glm4moe", "ernie4_5-moe", "dots1") or shape.query_rank:
         layer["exp_probs_b"] = (shape.experts,)
     if has == "qwen2moe":
         layer["ffn_gate_inp_shexp"] = (width,)
@@ -441,6 +472,7 @@ def _mixture(shape: Shape, part: Mapping[str, Array], x: Array) -> Array:
     for row, share in enumerate(shares):
         chosen = np.argsort(-(share + part.get("exp_probs_b.bias", 0)))[: shape.chosen]
         is_whole = shape.architecture in ("qwen2moe", "olmoe")
+        is_whole |= shape.architecture == "deepseek2" and not shape.query_rank
         whole = 1 if is_whole else share[chosen].sum()
         for expert in chosen:
             made = _feed_forward(shape, part, x[row], "_exps", expert)
@@ -470,7 +502,35 @@ def _capped(x: Array, cap: float | None) -> Array:
     return x if cap is None else cap * np.tanh(x / cap)
 
 
+def _latent_attention(shape: Shape, part: Mapping[str, Array], x: Array, layer: int) -> Array:
+    """Keys and values of all heads are made, and seen as others are."""
+    count, rank, turned = len(x), shape.rank, shape.rope_length or 0
+    q = x
+    if shape.query_rank:
+        q = _normed(x @ part["attn_q_a.weight"].T, part, "attn_q_a_norm")
+    q = q @ part.get("attn_q_b.weight", part.get("attn_q.weight")).T
+    q = q.reshape(count, shape.heads, KEY)
+    row = x @ part["attn_kv_a_mqa.weight"].T
+    latent = _normed(row[:, :rank], part, "attn_kv_a_norm")
+    k = np.einsum("ir,hrn->ihn", latent, part["attn_k_b.weight"])
+    v = np.einsum("ir,hvr->ihv", latent, part["attn_v_b.weight"])
+    rotated = np.repeat(row[:, None, rank:], shape.heads, 1)
+    k = np.concatenate([k, _turned(shape, rotated, layer, np.ones(1))], -1)
+    plain, rotated = q[..., : KEY - turned], q[..., KEY - turned :]
+    q = np.concatenate([plain, _turned(shape, rotated, layer, np.ones(1))], -1)
+    log = 10 * shape.metadata.get("rope.scaling.yarn_log_multiplier", 0.0)
+    magnitude = 0.1 * log * np.log(shape.metadata.get("rope.scaling.factor", 1.0)) + 1
+    scores = np.einsum("ihd,jhd->hij", q, k) * KEY**-0.5 * magnitude**2
+    scores = np.where(np.tri(count, dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    y = np.einsum("hij,jhv->ihv", weights, v).reshape(count, -1)
+    return y @ part["attn_output.weight"].T
+
+
 def _attention(shape: Shape, part: Mapping[str, Array], x: Array, layer: int) -> Array:
+    if shape.rank:
+        return _latent_attention(shape, part, x, layer)
     count, length = len(x), shape.head_length
     queries, keys = shape.heads * length, shape.kv_heads * length
     if "attn_qkv.weight" in part:
@@ -515,6 +575,7 @@ def _turned(shape: Shape, x: Array, layer: int, factors: Array) -> Array:
     divisor, scale = shape.metadata.get("rope.scaling.factor", 1.0), 1.0
     if shape.metadata.get("rope.scaling.type") == "yarn":
         log = shape.metadata.get("rope.scaling.yarn_log_multiplier", 0.0)
+        log *= 10 if shape.rank else 1
         scale = (0.1 * np.log(divisor) + 1) / (0.1 * log * np.log(divisor) + 1)
         divisor = _yarn(divisor, base, length, shape.metadata)
     if shape.architecture == "gemma3" and shape.has_window(layer):

@@ -55,6 +55,9 @@ MODEL_TYPES = {
     "glm4_moe": replace(ARCHITECTURES["glm4moe"], network_norm="ffn_norm"),
     "ernie4_5_moe": ARCHITECTURES["ernie4_5-moe"],
     "dots1": ARCHITECTURES["dots1"],
+    "deepseek_v2": _LLAMA,
+    "deepseek_v3": replace(_LLAMA, gating="sigmoid"),
+    "glm4_moe_lite": replace(_LLAMA, gating="sigmoid"),
     "qwen3_vl_moe_text": ARCHITECTURES["qwen3vlmoe"],
     "granitemoe": replace(_LLAMA, divides_logits=True),
     "granitemoeshared": replace(_LLAMA, divides_logits=True),
@@ -106,6 +109,8 @@ _NAMES = {
     "expert_group_count": "n_group",
     "expert_group_used_count": "topk_group",
     "nextn_predict_layers": "num_nextn_predict_layers",
+    "attention.kv_lora_rank": "kv_lora_rank",
+    "attention.value_length_mla": "v_head_dim",
     "attention.scale": "attention_multiplier",
     "embedding_scale": "embedding_multiplier",
     "residual_scale": "residual_multiplier",
@@ -120,6 +125,7 @@ _ROPE = {
     "rope.scaling.yarn_beta_fast": "beta_fast",
     "rope.scaling.yarn_beta_slow": "beta_slow",
     "rope.scaling.truncate": "truncate",
+    "rope.scaling.yarn_log_multiplier": "mscale_all_dim",
     "rope.scaling.low_freq_factor": "low_freq_factor",
     "rope.scaling.high_freq_factor": "high_freq_factor",
     "rope.scaling.short_factor": "short_factor",
@@ -184,11 +190,21 @@ def read_config(folder: Checkpoint) -> Configuration:
         whole = keys.size("embedding_length") // keys.size("attention.head_count")
         length = keys.size("attention.key_length", max(whole, 1))
         flat["rope.dimension_count"] = int(length * partial)
+    if keys.has("attention.kv_lora_rank"):
+        _read_latent(config, flat, keys)
     types = _window_layers(config, keys, architecture)
     tensors = len(folder.tensors)
     rotated = _rotated_layers(config, keys)
     made = read_keys(keys, what, architecture, tensors, types, rotated, counts_ahead=False)
     return _with_attention_factor(made, rope)
+
+
+def _read_latent(config: Mapping[str, Any], flat: dict[str, Any], keys: Keys) -> None:
+    """The features of heads whose keys and values follow from rows."""
+    plain, turned = (keys.size(f"qk_{kind}_head_dim") for kind in ("nope", "rope"))
+    flat |= {"attention.key_length_mla": plain + turned, "rope.dimension_count": turned}
+    if config.get("rope_interleave", True) is not True:
+        keys.problems.append("the key 'rope_interleave' is false, which is not supported")
 
 
 _FACTORS = ("attention_factor", "factor", "mscale", "mscale_all_dim")

@@ -49,6 +49,7 @@ class Architecture:
     has_plain_windows: bool = False  # layers with windows rotate by the base alone
     divides_logits: bool = False  # by their scale
     network_norm: str = "ffn_norm"  # the tensor of the norm in front of networks
+    yarn_log_unit: float = 1.0  # of yarn_log_multiplier
     has_paired_gates: bool = False  # rows of gate and up of joined experts take turns
 
 
@@ -96,6 +97,7 @@ ARCHITECTURES = {
     "dots1": Architecture(normalizes_shares=False, gating="sigmoid"),
     "qwen3vlmoe": Architecture(),
     "granitemoe": Architecture(is_interleaved=True, divides_logits=True),
+    "deepseek2": Architecture(normalizes_shares=False, yarn_log_unit=0.1),
     "seed_oss": Architecture(network_norm="post_attention_norm"),
     "hunyuan-dense": Architecture(turns_first=True),
     "hunyuan-moe": Architecture(turns_first=True),
@@ -106,6 +108,14 @@ ARCHITECTURES = {
 """Architectures that can be compiled, by their names in `general.architecture`. Mistral and
 Mixtral have files of `llama`, OLMo 3 of `olmo2`. A period of -1: all layers have a window, if the
 file has one."""
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Features of heads that follow from the rows of a cache (`latent.py`)."""
+
+    key_length: int
+    value_length: int
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,7 @@ class Configuration:
     gating: str
     normalizes_shares: bool
     share_scale: float  # of the shares of experts
+    latent: Latent | None
     ahead: int  # layers behind the last one, which guess further tokens, and are not used
     scale: float  # of scores
     windows: tuple[bool, ...]  # whether a layer attends to the last positions only
@@ -246,7 +257,8 @@ def _read(
     width, heads = keys.size("embedding_length"), keys.size("attention.head_count")
     if width % heads and not keys.has("attention.key_length"):
         keys.problems.append(f"{heads} heads do not divide the width of {width}")
-    kv_heads = keys.size("attention.head_count_kv", heads)
+    rank = keys.size("attention.kv_lora_rank", 0)
+    kv_heads = 1 if rank else keys.size("attention.head_count_kv", heads)
     if heads % kv_heads:
         keys.problems.append(f"{kv_heads} heads of keys do not divide {heads} heads of queries")
     key_length = keys.size("attention.key_length", max(width // heads, 1))
@@ -261,7 +273,19 @@ def _read(
         "embedding_scale", width**0.5 if architecture.scales_embedding else 1.0
     )
     logit_scale = keys.number("logit_scale", 1.0)
-    rope = read_rope(keys, keys.size("rope.dimension_count", key_length), context)
+    turned = keys.size("rope.dimension_count", key_length)
+    rope = read_rope(keys, turned, context, architecture.yarn_log_unit)
+    value_length, latent = keys.size("attention.value_length", key_length), None
+    scale = keys.number("query_pre_attn_scalar", scored) ** -0.5
+    if rank:
+        latent = Latent(
+            keys.size("attention.key_length_mla", key_length),
+            keys.size("attention.value_length_mla", value_length),
+        )
+        if latent.key_length <= turned:
+            keys.problems.append(f"{turned} of {latent.key_length} features of a head are rotated")
+        key_length, value_length = rank + turned, rank
+        scale = latent.key_length**-0.5 * rope.magnitude**2
     return Configuration(
         name=keys.prefix,
         architecture=architecture,
@@ -270,7 +294,8 @@ def _read(
         heads=heads,
         kv_heads=kv_heads,
         key_length=key_length,
-        value_length=keys.size("attention.value_length", key_length),
+        value_length=value_length,
+        latent=latent,
         context=context,
         epsilon=keys.number(f"attention.{epsilon}"),
         window=keys.size("attention.sliding_window", 0),
@@ -283,7 +308,7 @@ def _read(
         normalizes_shares=bool(keys.value("expert_weights_norm", architecture.normalizes_shares)),
         share_scale=keys.number("expert_weights_scale", 1.0),
         ahead=keys.size("nextn_predict_layers", 0),
-        scale=keys.number("attention.scale", keys.number("query_pre_attn_scalar", scored) ** -0.5),
+        scale=keys.number("attention.scale", scale),
         windows=windows,
         rotated=rotated,
         embedding_scale=embedding_scale,

@@ -41,10 +41,12 @@ class Rope:
     original: int = 0
     factors: tuple[float, ...] = ()
     long: tuple[float, ...] = ()
+    magnitude: float = 1.0  # by which yarn multiplies queries and keys of latents
 
 
-def read_rope(keys: _Keys, length: int, context: int) -> Rope:
-    """What keys below rope. say of a model of so many positions."""
+def read_rope(keys: _Keys, length: int, context: int, log_unit: float) -> Rope:
+    """What keys below rope. say of a model of so many positions. `log_unit`: of
+    yarn_log_multiplier."""
     base, kind = keys.number("rope.freq_base", 10000.0), keys.text("rope.scaling.type")
     original = keys.size("rope.scaling.original_context_length", context)
     scale = keys.number("rope.scaling.attn_factor", 1.0)
@@ -64,9 +66,10 @@ def read_rope(keys: _Keys, length: int, context: int) -> Rope:
     if kind == "yarn":
         factor = keys.number("rope.scaling.factor")
         scale *= keys.number("rope.scaling.yarn_attn_factor", 1.0) * (0.1 * math.log(factor) + 1)
-        scale /= 0.1 * keys.number("rope.scaling.yarn_log_multiplier", 0.0) * math.log(factor) + 1
+        log = keys.number("rope.scaling.yarn_log_multiplier", 0.0) / log_unit
+        magnitude = 0.1 * log * math.log(factor) + 1
         factors = _yarn(keys, frequencies, factor, base, original)
-        return Rope(base, length, 1.0, scale, original, factors)
+        return Rope(base, length, 1.0, scale / magnitude, original, factors, (), magnitude)
     if kind == "llama3":
         return Rope(base, length, 1.0, scale, original, _llama3(keys, frequencies, original))
     if kind == "longrope":

@@ -7,12 +7,14 @@ norms behind - and what it does with them by the configuration.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from ingot.compiler.frontends.gguf.cache import Cache
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.feed_forward import feed_forward
+from ingot.compiler.frontends.gguf.latent import LatentAttention
 from ingot.compiler.frontends.gguf.pieces import capped, over_rows, part, times
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
@@ -124,6 +126,11 @@ class Transformer:
 
     def _attention(self, x: Value, layer: int) -> Value:
         c, name = self.c, f"blk.{layer}"
+        if c.latent is not None:
+            turn = partial(self._rotated, length=c.rope.length, layer=layer)
+            latent = LatentAttention(c, c.latent, self.weights, name, self._norm, turn)
+            y = latent.values(self.cache.attend(*latent.projections(x), layer, None))
+            return self.weights.linear(y, f"{name}.attn_output", c.width)
         q, k, v = self._projections(x, name)
         q = self._heads(q, c.heads, c.key_length, f"{name}.attn_q_norm", layer)
         k = self._heads(k, c.kv_heads, c.key_length, f"{name}.attn_k_norm", layer)

@@ -22,7 +22,7 @@ from ingot.compiler.ir.dims import Dim
 
 __all__ = ["HIDDEN", "fuse_attention", "is_fusable", "match_softmax"]
 
-_FEATURES = 512
+_FEATURES = 640
 """The widest rows of q, k and v that the kernel holds in scratch."""
 
 HIDDEN = -1e9

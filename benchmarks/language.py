@@ -29,6 +29,7 @@ CAPACITY, PROMPT, TOKENS, ROUNDS = 1024, 512, 32, 4
 SCALES = {
     "Q4_0": (4.6, (0,)), "Q8_0": (73, (0,)), "Q4_1": (4.6, (0,)), "Q5_0": (9, (0,)),
     "Q4_K": (200, (0, 2)), "Q6_K": (1350, (208,)), "IQ4_XS": (2000, (0,)),
+    "Q2_K": (20, (80, 82)), "Q3_K": (70, (108,)), "Q5_K": (400, (0, 2)),
 }  # fmt: skip
 """The deviation of random codes, and where scales of f16 lie in a block."""
 

@@ -6,7 +6,7 @@ arguments of the function.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from ingot.compiler.graph.ops import defined_symbols, with_symbols
@@ -40,10 +40,13 @@ def fresh_names(function: Function, hint: str) -> Iterator[str]:
             yield name
 
 
-def symbols_used(op: Op) -> set[str]:
+def symbols_used(op: Op) -> Set[str]:
     """The symbols in the attributes and the result and argument types of the op and inside."""
+    if not op.regions:  # most
+        types = (each.type.symbols for each in op.results if isinstance(each.type, TensorType))
+        return op.attributes.symbols_used.union(*types)
     found: set[str] = set()
-    for each in walk(op) if op.regions else (op,):
+    for each in walk(op):
         found |= each.attributes.symbols_used
         for value in _values(each):
             if isinstance(value.type, TensorType):

@@ -223,23 +223,25 @@ def _handed_on(body: Block, ordinals: Sequence[int]) -> dict[int, int]:
     return sources
 
 
-def make_last(block: Block, following: Value, current: Value) -> None:
-    """Move what makes `following` behind the last op that reads `current`, if it can wait."""
-    uses = Uses(block)
+def make_last(block: Block, following: Value, current: Value, uses: Uses) -> bool:
+    """Move what makes `following` behind the last op that reads `current`, if it can wait. Whether
+    it was moved: `uses` are those of the block before."""
     op = following.owner
     if not isinstance(op, Op) or op not in uses.place or op.name != "stream.dispatch":
-        return
+        return False
     begin, end = uses.place[op], uses.last_use(current)
     if not begin < end < len(block.ops) - 1:
-        return
+        return False
     moved: list[Op] = []
     made: set[Value] = set()
     for each in block.ops[begin : end + 1]:
         if each is op or not made.isdisjoint(roots_below(each)):
             if each.name not in ("stream.dispatch", "stream.alias", "view", "update"):
-                return
+                return False
             moved.append(each)
             made.update(each.results)
-    if block.ops[end] not in moved:
-        stay = [each for each in block.ops[begin : end + 1] if each not in moved]
-        block.ops[begin : end + 1] = stay + moved
+    if block.ops[end] in moved:
+        return False
+    stay = [each for each in block.ops[begin : end + 1] if each not in moved]
+    block.ops[begin : end + 1] = stay + moved
+    return True

@@ -94,7 +94,8 @@ def _place(spans: Sequence[Span]) -> list[int]:
         for low, high, _, _ in others:
             if low - last >= length:
                 gaps.append((low - last, last))
-            last = max(last, high)
+            if high > last:
+                last = high
         offset = min(gaps)[1] if gaps else last
         placed.append((offset, offset + length, begin, end))
     return [each[0] for each in placed]

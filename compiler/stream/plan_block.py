@@ -294,10 +294,12 @@ class BlockPlan:
                 self.homes[block.arguments[ordinal]] = home
             occupants[home] = [body.arguments[ordinal]]
         wanted = [homes[sources.get(ordinal, ordinal)] for ordinal in range(len(homes))]
+        uses = Uses(body)
         for ordinal, value in enumerate(body.terminator.operands):
             if homes[ordinal] is not None:
                 current = body.arguments[sources.get(ordinal, ordinal)]
-                make_last(body, alias_root(value), current)
+                if make_last(body, alias_root(value), current, uses):
+                    uses = Uses(body)
         if sources:
             moved = tuple(sources.get(each) for each in range(len(homes)))
             op.attributes = replace(PlannedControl.of(op), sources=moved)

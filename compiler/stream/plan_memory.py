@@ -97,8 +97,12 @@ def _least(function: Function) -> _Settled:
     given = _settle(function)
     ordered = replace(function, body=clone_region(function.body, {}))
 
+    lengths: dict[Value, int] = {}
+
     def length(value: Value) -> int:
-        return likely_value(byte_length(value), function.symbols)
+        if value not in lengths:
+            lengths[value] = likely_value(byte_length(value), function.symbols)
+        return lengths[value]
 
     try:
         if not order_dispatches(ordered.block, length, not is_init(function.name)):

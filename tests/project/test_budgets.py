@@ -22,11 +22,11 @@ LINES = {
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
     "compiler/frontends": 37850,
-    "compiler/graph": 10730,
+    "compiler/graph": 10750,
     "compiler/ir": 2270,
     "compiler/kernels": 14275,
-    "compiler/stream": 1610,
-    "compiler/targets": 4590,
+    "compiler/stream": 1615,
+    "compiler/targets": 4595,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2795,
@@ -36,7 +36,7 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1380,
     "csrc/vm": 2330,
-    "hal": 2505,
+    "hal": 2510,
     "runtime": 3190,
     "python/ingot": 4100,
     "python/ingot/explorer": 1900,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 116880
+IN_ALL = 116930
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

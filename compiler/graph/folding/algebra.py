@@ -140,11 +140,16 @@ RULES = (
 )
 
 
-def _rules_by_op() -> dict[str, tuple[AlgebraRule, ...]]:
-    table: dict[str, tuple[AlgebraRule, ...]] = {}
+_Numbers = dict[Value, float | None]
+"""What all elements of values are, where it is one number: of those that were looked at."""
+
+
+def _rules_by_op() -> dict[str, tuple[tuple[AlgebraRule, Term], ...]]:
+    """Rules with their left sides."""
+    table: dict[str, tuple[tuple[AlgebraRule, Term], ...]] = {}
     for rule in RULES:
-        name = parse_term(rule.left).name
-        table[name] = (*table.get(name, ()), rule)
+        left = parse_term(rule.left)
+        table[left.name] = (*table.get(left.name, ()), (rule, left))
     return table
 
 
@@ -153,13 +158,16 @@ _RULES_BY_OP = _rules_by_op()
 
 def apply_rules(op: Op, builder: Builder) -> Sequence[Value] | None:
     """The value that the first fitting rule puts in place of the op's result, or None."""
-    for rule in _RULES_BY_OP.get(op.name, ()):
-        dtype = tensor_type(op.result).dtype
-        wide = "w" if dtype.is_float and dtype.bits >= 32 else ""
+    rules = _RULES_BY_OP.get(op.name, ())
+    if not rules:
+        return None
+    dtype, numbers = tensor_type(op.result).dtype, _Numbers()
+    wide = "w" if dtype.is_float and dtype.bits >= 32 else ""
+    for rule, left in rules:
         if dtype.kind not in rule.kinds and (not wide or wide not in rule.kinds):
             continue
         bound: dict[str, Value] = {}
-        if not _match_operands(parse_term(rule.left), op, bound):
+        if not _match_operands(left, op, bound, numbers):
             continue
         if rule.power_of_two and not _is_power_of_two(bound[rule.power_of_two], dtype):
             continue
@@ -167,23 +175,25 @@ def apply_rules(op: Op, builder: Builder) -> Sequence[Value] | None:
     return None
 
 
-def _match(term: Term, value: Value, bound: dict[str, Value]) -> bool:
+def _match(term: Term, value: Value, bound: dict[str, Value], numbers: _Numbers) -> bool:
     if term.is_number:
-        return _is_number(value, term.name)
+        return _is_number(value, term.name, numbers)
     if not term.operands:
         return bound.setdefault(term.name, value) is value
     owner = value.owner
-    return isinstance(owner, Op) and owner.name == term.name and _match_operands(term, owner, bound)
+    if not isinstance(owner, Op) or owner.name != term.name:
+        return False
+    return _match_operands(term, owner, bound, numbers)
 
 
-def _match_operands(term: Term, op: Op, bound: dict[str, Value]) -> bool:
+def _match_operands(term: Term, op: Op, bound: dict[str, Value], numbers: _Numbers) -> bool:
     orders = [op.operands]
     if op.name in _COMMUTATIVE:
         orders.append(op.operands[::-1])
     for operands in orders:
         trial = dict(bound)
         for each, value in zip(term.operands, operands, strict=True):
-            if not _match(each, value, trial):
+            if not _match(each, value, trial, numbers):
                 break
         else:
             bound.update(trial)
@@ -191,11 +201,14 @@ def _match_operands(term: Term, op: Op, bound: dict[str, Value]) -> bool:
     return False
 
 
-def _is_number(value: Value, text: str) -> bool:
-    splat = splat_of(value)
-    if splat is None:
+def _is_number(value: Value, text: str, numbers: _Numbers) -> bool:
+    if value not in numbers:
+        splat = splat_of(value)
+        numbers[value] = None if splat is None else float(widen(np.asarray(splat)))
+    number = numbers[value]
+    if number is None:
         return False
-    number, wanted = float(widen(np.asarray(splat))), float(text)
+    wanted = float(text)
     return number == wanted and math.copysign(1, number) == math.copysign(1, wanted)
 
 

@@ -28,6 +28,7 @@ from ingot.compiler.graph.rewriter import (
     uses_symbols,
 )
 from ingot.compiler.ir import Literal, Module, Op, TensorType, Value, tensor_type
+from ingot.compiler.ir.dims import product
 from ingot.hal.errors import Error
 
 __all__ = ["fold_constants"]
@@ -94,12 +95,12 @@ def _fold_splats(op: Op, builder: Builder) -> Sequence[Value] | None:
 
 
 def _is_foldable(op: Op, known: dict[Value, Array]) -> bool:
-    if op.regions or not op.results or not (op.operands or vars(op.attributes)):
+    if op.regions or not op.results or not known.keys() >= set(op.operands):
+        return False
+    if not (op.operands or vars(op.attributes)):
         return False
     unfolded = ("parameter", "global", "unpack", "call", "native_call", "kernel_call")
     if op.name in unfolded or has_effect(op):
-        return False
-    if any(operand not in known for operand in op.operands):
         return False
     elements = [each.type.dtype for each in op.results if isinstance(each.type, TensorType)]
     if any(element.is_complex or is_narrow(element) for element in elements):
@@ -113,7 +114,7 @@ def _is_small(value: Value) -> bool:
     type = value.type
     if not isinstance(type, TensorType) or not is_static(type.shape):
         return False
-    return int(np.prod(type.shape, dtype=np.float64)) <= _GREATEST_COUNT  # type: ignore[arg-type]
+    return product(type.shape) <= _GREATEST_COUNT  # type: ignore[operator]
 
 
 def _fold_splat(op: Op, builder: Builder, known: dict[Value, Array]) -> Sequence[Value] | None:

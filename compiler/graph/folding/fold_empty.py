@@ -25,13 +25,13 @@ _LEAVES = frozenset({"constant", "parameter", "global"})
 def fold_empty(op: Op, builder: Builder) -> Sequence[Value] | None:
     """The results of an op that are empty, or made of nothing; None if neither is so."""
     skipped = (op.regions and op.name != "sort") or op.name in _LEAVES
-    if not op.results or skipped or has_effect(op) or can_fail(op):
+    rule, is_empty = _RULES.get(op.name), all(map(_is_empty, op.results))
+    if skipped or not op.results or not (is_empty or rule) or has_effect(op) or can_fail(op):
         return None
-    if all(_is_empty(value) for value in op.results):
+    if is_empty:
         if op.name == "broadcast" and not is_static(tensor_type(op.result).shape):
             return None  # it is in the form that `_empty` gives
         return [_empty(value, builder) for value in op.results]
-    rule = _RULES.get(op.name)
     value = None if rule is None else rule(op, builder)
     return None if value is None else [value]
 

@@ -173,6 +173,14 @@ def _check_operands(row: OpRow, types: Sequence[TensorType]) -> None:
                 )
 
 
+_LONG_KEYS = frozenset({"constant", "native_call", "kernel_call"})
+"""Ops whose attributes take longer to compare than their rule takes."""
+
+_MOST_KNOWN = 1 << 14
+_known: dict[object, tuple[Type, ...]] = {}
+"""Results of rules: layers of a model have the same ops on the same types, in many passes."""
+
+
 def infer_types(
     name: str,
     operands: Sequence[Type],
@@ -184,6 +192,20 @@ def infer_types(
     Element-wise ops also work on scalars and vectors; a rank-0 tensor among scalars
     counts as a scalar.
     """
+    if regions or name in _LONG_KEYS:
+        return _inferred(name, operands, attributes, regions)
+    key = (name, attributes, *operands)
+    found = _known.get(key)
+    if found is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        found = _known[key] = _inferred(name, operands, attributes, regions)
+    return found
+
+
+def _inferred(
+    name: str, operands: Sequence[Type], attributes: Attributes, regions: Sequence[Region]
+) -> tuple[Type, ...]:
     row = lookup(name)
     if row.region_count is None:
         require(len(regions) >= 1, "takes one region or more, got none")

@@ -310,6 +310,7 @@ class Compilers:
             if self._is_ended:
                 raise CompileError(_GIVEN_UP)
             process = subprocess.Popen(command, **options)
+            _step_back(process)
             self._running.add(process)
         return process
 
@@ -332,6 +333,13 @@ class Compilers:
             self._is_ended = True
             for process in self._running:
                 _end(process)
+
+
+def _step_back(process: subprocess.Popen[bytes]) -> None:
+    """Let what made the process go first, where cores are few: others wait for its results."""
+    if hasattr(os, "setpriority"):
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + 3)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -179,13 +179,14 @@ class Build:
         """Begin with the files that a program with these kernels has. CompileError: as `begin`."""
         if _without_objects.get():
             return
+        found: list[tuple[_File, Variant]] = []
+        for variant, each in kernels.items():
+            files = kernel_files(each, printed=self._printed)
+            found += [(file, variant) for file in files if file.count and len(files) > 1]
         with _telling():
-            for variant, each in kernels.items():
-                files, folder = kernel_files(each, printed=self._printed), self.folder()
-                for place, file in enumerate(files if len(files) > 1 else ()):
-                    if file.count:
-                        path = folder / f"kernels_{place}.c"
-                        self.compile(find_compiler(variant), variant, file, path)
+            for file, variant in sorted(found, key=lambda each: -len(each[0].text)):
+                path = self.folder() / "kernels_0.c"
+                self.compile(find_compiler(variant), variant, file, path)
 
     def executable(self, kernels: Mapping[Variant, Sequence[Kernel]]) -> Finish:
         """Begin to compile objects, of all variants at once, and what waits for them; they and the

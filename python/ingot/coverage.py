@@ -119,9 +119,10 @@ def _torch_parts() -> Iterator[str]:
     from ingot.compiler.frontends.torch import lowerings as _lowerings  # noqa: F401 - as above
     from ingot.compiler.frontends.torch.complex_values import COMPLEX
     from ingot.compiler.frontends.torch.core_ops import CORE
-    from ingot.compiler.frontends.torch.lowering import LOWERINGS, REFUSED
+    from ingot.compiler.frontends.torch.lowering import ALIASES, COMPOSED, LOWERINGS, REFUSED
 
-    taken = set(LOWERINGS) | set(COMPLEX)
+    composed = COMPOSED | set(ALIASES)
+    taken = (set(LOWERINGS) | set(COMPLEX)) - composed
     core = {f"aten.{name}" for name in CORE}
     yield "\n## PyTorch\n\n"
     yield "Of the core ATen opset, which `run_decompositions()` leaves:\n\n"
@@ -131,6 +132,8 @@ def _torch_parts() -> Iterator[str]:
     yield "\nBeyond it, which are kept whole where a program in memory is compiled, and their "
     yield "variants that write into the first argument (`add_`):\n\n"
     yield _list("Taken", taken - core)
+    yield "Those that torch makes of others, in programs that are saved as exported:\n\n"
+    yield _list("Taken", composed)
 
 
 def _tflite_parts() -> list[str]:

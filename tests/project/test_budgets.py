@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2520,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 37850,
+    "compiler/frontends": 38160,
     "compiler/graph": 10750,
     "compiler/ir": 2270,
     "compiler/kernels": 14275,
@@ -38,7 +38,7 @@ LINES = {
     "csrc/vm": 2330,
     "hal": 2510,
     "runtime": 3190,
-    "python/ingot": 4100,
+    "python/ingot": 4102,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1405,
     "python/ingot/onnxruntime": 1354,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 116930
+IN_ALL = 117240
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ingot.compiler.frontends.complex_numbers import BINARY, UNARY, Complex, Parts
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
-from ingot.compiler.frontends.torch.lowering import LOWERINGS, Context
+from ingot.compiler.frontends.torch.lowering import COMPOSED, LOWERINGS, Context
 from ingot.compiler.ir import TensorType, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr
@@ -163,7 +163,7 @@ def lower_complex(c: Context, name: str, arguments: Sequence[Any], keywords: Any
         return COMPLEX[name](c, *arguments, **keywords)
     if name in _UNARY:
         return ComplexValue(*UNARY[_UNARY[name]](Complex(c.builder), arguments[0].parts))
-    if name in _AS_REAL:
+    if name in _AS_REAL or name in COMPOSED:
         return LOWERINGS[name](_ComplexContext.of(c), *arguments, **keywords)
     if name not in _BY_PARTS:
         raise UnsupportedNode(f"complex numbers in it are not supported: {_ADVICE}")

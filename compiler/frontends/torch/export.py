@@ -18,6 +18,7 @@ from ingot.compiler.frontends.torch.archive import Archive
 from ingot.compiler.frontends.torch.complex_values import COMPLEX
 from ingot.compiler.frontends.torch.live import program_archive
 from ingot.compiler.frontends.torch.lowering import (
+    COMPOSED,
     CONVERSIONS,
     LOWERINGS,
     PARTS,
@@ -85,7 +86,7 @@ def _archive(torch: Any, program: Any) -> Archive:
 def kept_decompositions(table: Any) -> Any:
     """A table of decompositions without those of ops that have a lowering of their own."""
     for op in list(table.keys()):
-        if str(op) in LOWERINGS and not _writes_or_aliases(op):
+        if _is_whole(str(op)) and not _writes_or_aliases(op):
             table.pop(op)
     return table
 
@@ -129,11 +130,16 @@ def _is_known_node(torch: Any, node: Any) -> bool:
         name = str(node.target)
         if functional_op(name):
             return functional_op(name) in LOWERINGS
-        is_taken = name in LOWERINGS or name in COMPLEX
+        is_taken = _is_whole(name) or name in COMPLEX
         return is_taken and not node.target._schema.is_mutable
     name = f"{node.target.__module__}.{getattr(node.target, '__name__', '')}"
     name = name.removeprefix("torch.ops.")
     return name == "_operator.getitem" or name in LOWERINGS or name in PARTS
+
+
+def _is_whole(name: str) -> bool:
+    """Whether torch is not to decompose an op."""
+    return name in LOWERINGS and name not in COMPOSED
 
 
 def _origin(torch: Any, node: Any) -> Any:

@@ -27,6 +27,8 @@ from ingot.compiler.ir.dims import Dim, Expr
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
+    "ALIASES",
+    "COMPOSED",
     "CONVERSIONS",
     "LOWERINGS",
     "PARTS",
@@ -51,6 +53,10 @@ Lowering = Callable[..., Any]
 _Function = TypeVar("_Function", bound=Lowering)
 
 LOWERINGS: dict[str, Lowering] = {}
+ALIASES: dict[str, str] = {}
+"""Ops that are another one, and take the same arguments."""
+COMPOSED: set[str] = set()
+"""Ops whose lowering is for programs that torch did not decompose."""
 REFUSED: dict[str, str] = {}
 """Ops that are known, and why they are not taken."""
 TRAINING = "it is in training mode: call model.eval() before the model is exported or compiled"
@@ -62,7 +68,14 @@ PARTS = frozenset(
                  "wrap")
 )  # fmt: skip
 """Ops that run a graph as a part of the program, which are seen through."""
-_TURNED = ("aten.t", "aten.swapaxes", "aten.squeeze", "aten.unsqueeze", "aten.as_strided")
+_TURNED = (
+    "aten.t",
+    "aten.swapaxes",
+    "aten.swapdims",
+    "aten.squeeze",
+    "aten.unsqueeze",
+    "aten.as_strided",
+)
 VIEWS: dict[str, bool] = {}
 """Ops whose result shares the memory of the first argument; False where it only may do so."""
 

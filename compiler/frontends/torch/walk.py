@@ -25,6 +25,7 @@ from ingot.compiler.frontends.torch.complex_values import (
     real_type,
 )
 from ingot.compiler.frontends.torch.lowering import (
+    ALIASES,
     CONVERSIONS,
     LOWERINGS,
     PARTS,
@@ -48,7 +49,7 @@ from ingot.hal.spec import dtype
 __all__ = ["Walk"]
 
 _PREFIX = "torch.ops."
-_MAY_COPY = ("reshape", "reshape_as", "flatten", "contiguous", "_reshape_alias")
+_MAY_COPY = ("reshape", "ravel", "reshape_as", "flatten", "contiguous", "_reshape_alias")
 _MALFORMED = (
     ArithmeticError,
     AssertionError,
@@ -362,9 +363,11 @@ def _functional(target: str) -> tuple[str, bool]:
     """The op in the table of an op, and whether it writes its result into its first argument."""
     if _find_own(target) is not None:
         return target, False
+    target = ALIASES.get(target, target)
     if target in LOWERINGS or target in COMPLEX:
         return target, False
     name = functional_op(target)
+    name = ALIASES.get(name, name)
     if name in LOWERINGS or name in COMPLEX:
         return name, True
     reason = REFUSED.get(target)

@@ -41,6 +41,8 @@ def index_select(c: Context, x: Value, axis: int, indices: Value) -> Value:
 @lowering("aten.gather.default")
 def gather(c: Context, x: Value, axis: int, indices: Value, **__: Any) -> Value:
     rank, axis = type_of(x).rank, c.axis(axis, x)
+    if 0 in shape_of(indices):  # which may have any rank
+        return c.full(0, type_of(x).dtype, shape_of(indices))
     if not rank:
         return c.broadcast_to(x, shape_of(indices))
     x = _corner(c, x, indices, axis)

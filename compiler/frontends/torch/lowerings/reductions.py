@@ -12,7 +12,7 @@ from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import DType, dtype
 
-__all__: list[str] = []
+__all__ = ["log_of_sum"]
 
 _I64 = dtype("i64")
 
@@ -189,12 +189,12 @@ def log_of_cumulative_sum(c: Context, x: Value, dim: int) -> Value:
         none = c.full(-math.inf, type_of(found).dtype, ())
         pads = [[sign * shift * (at == axis) for at in range(type_of(x).rank)] for sign in (1, -1)]
         before = c.op("pad", found, none, low=tuple(pads[0]), high=tuple(pads[1]))
-        found = _log_of_sum(c, found, before)
+        found = log_of_sum(c, found, before)
         shift *= 2
     return narrow(c, found, x)
 
 
-def _log_of_sum(c: Context, a: Value, b: Value) -> Value:
+def log_of_sum(c: Context, a: Value, b: Value) -> Value:
     """log(exp(a) + exp(b))."""
     greatest = c.op("max", a, b)
     less = c.op("neg", c.op("abs", c.op("sub", a, b)))

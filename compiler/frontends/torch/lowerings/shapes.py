@@ -313,6 +313,8 @@ def meshgrid(c: Context, tensors: Sequence[Value], *, indexing: str = "ij") -> l
 @lowering("aten.unfold_copy.default")
 def unfold(c: Context, x: Value, axis: int, size: int, step: int) -> Value:
     """Windows of an axis; their elements are a new axis behind all others."""
+    if not type_of(x).rank:
+        return c.sliced(c.reshape(x, (1,)), 0, 0, size)
     axis = c.axis(axis, x)
     count = c.shape[axis]
     starts = c.op("iota", dtype=c.size(0).dtype, shape=(count, size), axis=0)

@@ -3,6 +3,7 @@ elements - against eager torch, real and complex."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -276,7 +277,10 @@ COUNTING: dict[str, tuple[Any, ...]] = {
         drawn(4, 4),
     ),
     "greatest_of_one": (
-        lambda x: (x.topk(1), x.topk(0), x.sort(), F.rrelu(x - 3, 0.2, 0.3)),
+        lambda x: (
+            x.topk(1), x.topk(0), x.sort(), F.rrelu(x - 3, 0.2, 0.3), x.unfold(0, 1, 1),
+            x.unfold(0, 0, 1), x[None].gather(0, torch.empty(2, 0, dtype=torch.int64)),
+        ),
         torch.tensor(2.5),
     ),
     "narrow_copy": (lambda x: torch.narrow_copy(x, 1, 1, 2), LINES),
@@ -505,3 +509,66 @@ COMPLEX: dict[str, Callable[..., Any]] = {
 def test_functions_of_complex_numbers_agree(name: str) -> None:
     x, weight = (drawn(*shape, dtype=torch.complex64) for shape in ((1, 2, 6, 5), (2, 2, 3, 3)))
     check(COMPLEX[name], x, weight)
+
+
+ROW = torch.tensor([0.0, 1.5, -2.0, torch.inf, -torch.inf, torch.nan, 0.25])
+COMPOSED: dict[str, Callable[..., Any]] = {
+    "names": lambda x, e, i: (
+        x.absolute() + x.negative(), x.arctan2(x + 1), S.expit(x), x.arcsinh(), x.divide(2),
+        torch.divide(x, 3, rounding_mode="floor"), x.swapdims(0, 1), x.moveaxis(0, -1),
+        S.logsumexp(x, 1), x.matrix_exp() if x.is_complex() else x, S.round(x), S.exp2(x),
+    ),
+    "stacks": lambda x, e, i: (
+        torch.hstack((x, x)), torch.hstack((e, e)), torch.vstack((e, e)), torch.dstack((x, x)),
+        torch.column_stack((e, e)), torch.dstack((e, e)), torch.vstack((x, x)), e.ravel(),
+        torch.atleast_3d(e), torch.atleast_2d(x), torch.broadcast_tensors(x, x[0]),
+    ),
+    "splits": lambda x, e, i: (
+        x.hsplit(2), x.hsplit([1, 3]), e.hsplit([2]), x.vsplit([1]), x[None].dsplit(2),
+        x.tensor_split((1, 2), 1), torch.unsafe_split(x, 2, 1), torch.unsafe_chunk(x, 2, 1),
+    ),
+    "turns": lambda x, e, i: (
+        x.fliplr(), x.flipud(), [x.rot90(k) for k in range(-1, 4)], (x * 1j).mH, x.adjoint(),
+        torch.atleast_1d(x[0, 0]), x.sum_to_size(1, 4), x.sum_to_size(3, 1),
+    ),
+    "elements": lambda x, e, i: (
+        e[:3].frac(), x.deg2rad() + x.rad2deg(), i.deg2rad(), x.sinc(), e.heaviside(e * 0 + 3),
+        torch.xlogy(e, e.flip(0)), torch.xlogy(i, 2.5), torch.logaddexp(e, e.flip(0)),
+        x.float_power(2), torch.float_power(2, i), e.half().logaddexp(e.half()),
+    ),
+    "ends": lambda x, e, i: (
+        e.nan_to_num(), e.nan_to_num(1.0, 2.0, -3.0), e.half().nan_to_num(), i.nan_to_num(),
+        e.isposinf(), e.isneginf(), i.isposinf(), torch.isclose(e, e * 1.000001),
+        torch.isclose(e, e, equal_nan=True), torch.isclose(i, i.flip(0), 0.5),
+    ),
+    "places": lambda x, e, i: (
+        x.take(i.abs()), x.take(i), torch.isin(i, i[:2]), torch.isin(i, 3, invert=True),
+        torch.isin(4, i), torch.where(x > 0), torch.argwhere(x > 0), x.trace(), i.diag().trace(),
+        x.diag(1),
+        torch.diag_embed(x), torch.diag_embed(x, -1, 0, 1), torch.linalg.diagonal(x),
+    ),
+    "sums": lambda x, e, i: (
+        torch.std_mean(x), torch.std_mean(x, 1), torch.std_mean(x, 0, correction=0, keepdim=True),
+        torch.var_mean(x), torch.var_mean(x, 1, False), tuple(x.aminmax()),
+        tuple(x.aminmax(dim=1, keepdim=True)),
+    ),
+    "products": lambda x, e, i: (
+        torch.vdot(x[0], x[1]), torch.vdot(x[0] * 1j, x[1] + 2j), torch.inner(x, x[0]),
+        torch.inner(x, x[0, 0]), torch.tensordot(x, x, ([1], [1])), torch.kron(x, x[:2]),
+        torch.addr(x, x[:, 0], x[0], beta=2, alpha=0.5), torch.kron(x[0], x), torch.matmul(x, x.T),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_saved_programs_have_ops_that_are_a_few_others(name: str) -> None:
+    x, places = drawn(3, 4), torch.tensor([3, -1, 0, 7])
+    function, file = COMPOSED[name], io.BytesIO()
+    program = torch.export.export(Calls(function), (x, ROW, places), strict=False)
+    torch.export.save(program, file)
+    with np.errstate(all="ignore"):
+        given = [x.numpy(), ROW.numpy(), places.numpy()]
+        found = interpret(read_source(file.getvalue()), "main", given)
+    for a, b in zip(found, leaves(function(x, ROW, places)), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        np.testing.assert_allclose(a, b, 1e-5, 1e-5)

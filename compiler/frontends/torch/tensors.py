@@ -36,8 +36,10 @@ class Tensors:
         """A value that is made when it is first read."""
         self._makers[name] = maker
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, name: str, value: Any, version: int = 0) -> None:
         self._values[name] = value
+        if version:
+            self._versions[name] = version
 
     def view(self, name: str, view: View) -> None:
         self._views[name] = view
@@ -101,7 +103,7 @@ class PartTensors(Tensors):
             root = self._views[root].base
         if root not in self._shared:
             base = f"{outside}/{root}"
-            self._outer.set(base, self.get(root))
+            self._outer.set(base, self.get(root), self.version(root))  # which views know
             self._shared[root] = base
 
         def back(value: Any) -> Any:

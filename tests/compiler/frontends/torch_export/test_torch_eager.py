@@ -196,6 +196,31 @@ def test_writes_of_a_part_without_gradients_are_seen_around_it(is_saved: bool) -
 
 
 @pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves
+def test_views_of_what_a_part_made_and_wrote_see_later_writes() -> None:
+    class Writes(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            with torch.no_grad():
+                made = x * 2
+                row = made[0]
+                end = row[1:]
+                made.add_(1)
+            made.add_(2)
+            seen = row * 1, end * 1
+            row.add_(3)
+            with torch.no_grad():
+                end.mul_(5)
+                rows = made[1:]
+            rows.mul_(7)
+            return *seen, made, row * 1, end * 1, rows * 1
+
+    x, data = torch.randn(2, 3), io.BytesIO()
+    torch.export.save(torch.export.export(Writes(), (x,)), data)
+    found = interpret(read_source(data.getvalue()), "main", [x.numpy()])
+    for each, expected in zip(found, Writes()(x), strict=True):
+        np.testing.assert_allclose(each, expected.numpy(), 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves
 def test_a_program_in_memory_is_what_its_archive_is(monkeypatch: pytest.MonkeyPatch) -> None:
     class Odd(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:

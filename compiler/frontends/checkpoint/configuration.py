@@ -176,7 +176,7 @@ def read_config(folder: Checkpoint) -> Configuration:
     if not config.get("use_sliding_window", True):
         flat.pop("sliding_window", None)
     keys = Keys(flat, name, names | {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()})
-    _check_rope(rope, keys)
+    _check_factors(rope, keys)
     for key in _WITHOUT.get(name, ()):
         if config.get(key):
             keys.problems.append(f"the key '{key}' is {shown(config[key])}, which is not supported")
@@ -210,13 +210,8 @@ def _read_latent(config: Mapping[str, Any], flat: dict[str, Any], keys: Keys) ->
 _FACTORS = ("attention_factor", "factor", "mscale", "mscale_all_dim")
 
 
-def _check_rope(rope: Mapping[str, Any], keys: Keys) -> None:
+def _check_factors(rope: Mapping[str, Any], keys: Keys) -> None:
     """Factors of rotations are numbers that f32 holds, and no less than 0."""
-    truncate = rope.get("truncate", True)
-    if not isinstance(truncate, bool):
-        keys.problems.append(
-            f"the key '{_SHOWN_ROPE}truncate' is {shown(truncate)}, expected true or false"
-        )
     for key in _FACTORS:
         given = rope.get(key)
         if isinstance(given, (int, float)) and not 0 <= given < 1e30:

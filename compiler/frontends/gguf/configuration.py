@@ -190,8 +190,14 @@ def read_keys(
     """The configuration that keys tell, of the model `what` with so many tensors. `layer_types`:
     which layers have windows, and `rotated`, which are rotated, where that does not follow from
     the architecture. `counts_ahead`: the layers count those that guess further tokens."""
-    ahead = keys.size("nextn_predict_layers", 0) if counts_ahead else 0
-    layers = max(keys.size("block_count") - ahead, 1)
+    ahead, layers = keys.size("nextn_predict_layers", 0), keys.size("block_count")
+    if ahead > layers - counts_ahead:
+        keys.problems.append(
+            f"the key '{keys.name_of('nextn_predict_layers')}' is {ahead}, but there are only "
+            f"{layers} layers"
+        )
+        ahead = 0
+    layers -= ahead if counts_ahead else 0
     if layers > tensors:
         keys.problems.append(
             f"the key '{keys.name_of('block_count')}' is {layers}, but there are only {tensors} "
@@ -208,7 +214,7 @@ def read_keys(
             (is_local or not only) and (not still or (layer + 1) % still > 0)
             for layer, is_local in enumerate(windows)
         ]
-    configuration = _read(keys, architecture, layers, windows, tuple(rotated))
+    configuration = _read(keys, architecture, layers, ahead, windows, tuple(rotated))
     if keys.problems:
         raise CompileError("\n  ".join([f"{what} cannot be compiled:", *keys.problems]))
     return configuration
@@ -221,7 +227,8 @@ def _gating(keys: Keys, default: str) -> str:
     """How scores of experts become shares."""
     key = "expert_gating_func"
     given = keys.value(key, None)
-    if given is not None and given not in _GATINGS:
+    found = default if given is None else _GATINGS.get(given) if type(given) is int else None
+    if found is None:
         keys.problems.append(f"the key '{keys.name_of(key)}' is {shown(given)}, expected 1 or 2")
     for key in ("expert_group_count", "expert_group_used_count"):
         if keys.size(key, 1) != 1:
@@ -229,7 +236,7 @@ def _gating(keys: Keys, default: str) -> str:
                 f"the key '{keys.name_of(key)}' is {shown(keys.value(key, 1))}: experts in groups "
                 "are not supported"
             )
-    return default if given is None else _GATINGS.get(given, default)
+    return found or default
 
 
 def _patterned(keys: Keys, period: int, layers: int) -> Sequence[bool]:
@@ -251,6 +258,7 @@ def _read(
     keys: Keys,
     architecture: Architecture,
     layers: int,
+    ahead: int,
     windows: tuple[bool, ...],
     rotated: tuple[bool, ...],
 ) -> Configuration:
@@ -305,9 +313,9 @@ def _read(
         chosen_experts=chosen,
         expert_length=keys.size("expert_feed_forward_length", feed),
         gating=_gating(keys, architecture.gating),
-        normalizes_shares=bool(keys.value("expert_weights_norm", architecture.normalizes_shares)),
+        normalizes_shares=keys.flag("expert_weights_norm", architecture.normalizes_shares),
         share_scale=keys.number("expert_weights_scale", 1.0),
-        ahead=keys.size("nextn_predict_layers", 0),
+        ahead=ahead,
         scale=keys.number("attention.scale", scale),
         windows=windows,
         rotated=rotated,
@@ -371,6 +379,16 @@ class Keys:
             f"the key '{self.name_of(key)}' is {shown(value)}, expected {length} positive numbers"
         )
         return None
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Whether something holds; the default with a note where it is wrong."""
+        value = self.value(key, default)
+        if isinstance(value, bool):
+            return value
+        self.problems.append(
+            f"the key '{self.name_of(key)}' is {shown(value)}, expected true or false"
+        )
+        return default
 
     def text(self, key: str) -> str:
         """A word; none where it is missing, with a note where it is wrong."""

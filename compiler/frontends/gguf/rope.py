@@ -24,7 +24,7 @@ class _Keys(Protocol):
 
     def text(self, key: str) -> str: ...
 
-    def value(self, key: str, default: Any) -> Any: ...
+    def flag(self, key: str, default: bool) -> bool: ...
 
     def numbers(self, key: str, length: int) -> Sequence[float] | None: ...
 
@@ -92,7 +92,7 @@ def _yarn(
         for turns in (keys.number("rope.scaling.yarn_beta_fast", 32.0),
                       keys.number("rope.scaling.yarn_beta_slow", 1.0))
     )  # fmt: skip
-    if keys.value("rope.scaling.truncate", True):
+    if keys.flag("rope.scaling.truncate", True):
         fast, slow = math.floor(fast), math.ceil(slow)
     low, high = max(fast, 0), min(slow, length - 1)
     places = np.arange(len(frequencies))

@@ -231,6 +231,11 @@ def test_keys_of_other_types_are_named(tmp_path: Path) -> None:
     assert "'llama.rope.scaling.type' is array([1, 2]" in text
     assert "'llama.expert_count' is array([1, 2]" in text
     assert "'llama.block_count' is ['a'], expected a positive integer" in text
+    wrong = {"expert_gating_func": [1], "expert_weights_norm": "no", "nextn_predict_layers": 4}
+    text = _broken(path, experts=4, metadata=wrong)
+    assert "'llama.expert_gating_func' is array([1], dtype=int32), expected 1 or 2" in text
+    assert "'llama.expert_weights_norm' is 'no', expected true or false" in text
+    assert "'llama.nextn_predict_layers' is 4, but there are only 1 layers" in text
 
 
 def test_tensors_that_belong_to_nothing_are_refused(tmp_path: Path) -> None:

@@ -110,9 +110,8 @@ class Former:
         self.groups: list[Group] = []
         self.group_of: dict[Value, Group] = {}
         self.floats: dict[Value, _Float] = {}
-        self.rows: dict[
-            tuple[tuple[Dim, ...], tuple[int, ...]], Group
-        ] = {}  # the last ones over axes
+        # the last ones over axes of a shape
+        self.rows: dict[tuple[tuple[Dim, ...], tuple[int, ...]], Group] = {}
         self.definitions: dict[str, Group] = {}  # what must run before a symbol is known
         self.bodies: dict[Op, list[Former]] = {}
         self.waiting = waiting_codes(block)

@@ -40,14 +40,14 @@ LINES = {
     "runtime": 3190,
     "python/ingot": 4102,
     "python/ingot/explorer": 1900,
-    "python/ingot/language": 1405,
+    "python/ingot/language": 1620,
     "python/ingot/onnxruntime": 1354,
     "python/ingot/quantizing": 1310,
     "benchmarks": 2380,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 117250
+IN_ALL = 117455
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -137,3 +137,70 @@ def test_templates_reach_nothing_else() -> None:
     for text in ("{{ ''.__class__ }}{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}"):
         with pytest.raises(ingot.InvalidArgument, match="the model's template"):
             render(text, {"messages": []})
+
+
+_NESTED = (
+    "{% set n = namespace(x=[1], y=[1]) %}{% for a in range(40) %}"
+    "{% set n.x = [n.x, n.x] %}{% set n.y = [n.y, n.y] %}{% endfor %}{{ %s }}"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ ('a' * 4000000).replace('a', 'b' * 1000) | length }}",
+        "{{ ('a' * 4000000) | replace('a', 'b' * 1000) | length }}",
+        "{{ ('b' * 1000).join('a' * 4000000) | length }}",
+        "{{ range(90000) | join('b' * 1000) | length }}",
+        "{{ ('\t' * 1000).expandtabs(1000000) | length }}",
+        "{{ ('a' * 1000000).translate({97: 'b' * 1000}) | length }}",
+        "{{ ('\n' * 100000) | indent(100000, blank=true) | length }}",
+        "{{ (('%99999d' * 10000) % ((1,) * 10000)) | length }}",
+        "{{ ('{0:99999}' * 10000).format(1) | length }}",
+        "{{ ('{0}' * 10000).format('a' * 100000) | length }}",
+        "{{ ('%(a)s' * 10000) | format(a='b' * 100000) | length }}",
+        "{{ ([('a' * 4000000)] * 1000) | string | length }}",
+        "{{ ([('a' * 4000000)] * 1000) | tojson | length }}",
+        "{{ ('aa ' * 5000000).split() | length }}",
+        "{{ ('a' * 8000000) | list | length }}",
+        "{{ ('a b ' * 3000000) | wordwrap | length }}",
+        "{{ ('<' * 100000) | striptags | length }}",
+        "{{ ('%c' * 4000000) | e | length }}",
+        "{{ strftime_now('%c' * 4000000) }}",
+        "{% set n = namespace(x=[]) %}{% set s = [1] * 90000 %}{% for a in range(999) %}"
+        "{% set n.x = s[1:] %}{% endfor %}",
+    ],
+)
+def test_calls_that_would_make_too_much_do_not_begin(text: str) -> None:
+    with pytest.raises(ingot.InvalidArgument, match="its texts are longer than"):
+        render(text, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *((_NESTED.replace("%s", each), "too many parts") for each in (
+            "n.x", "n.x ~ 'a'", "n.x | tojson", "n.x == n.y", "n.x in [n.y]", "n.x is eq(n.y)",
+            "[n.x, n.y] | sort", "[n.x].index(n.y)", "[n.x] | select('eq', n.y) | list",
+        )),
+        ("{{ ('f' * 90000) | int(base=16) // 7 }}", "integers are too long"),
+        ("{{ 3 is divisibleby(('f' * 90000) | int(base=16)) }}", "integers are too long"),
+        ("{{ 7 | round(100000000, 'ceil') }}", "texts are longer than"),
+        ("{{ ([[1]] * 1000) | sum(start=[]) }}", "sums are of numbers alone"),
+    ],
+)  # fmt: skip
+def test_values_that_nothing_would_end_with_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ingot.InvalidArgument, match=message):
+        render(text, {})
+
+
+def test_what_is_given_may_be_large() -> None:
+    image = "a" * (1 << 25)
+    messages = [{"role": "user", "content": [{"type": "image", "data": image}, {"text": "b"}]}] * 99
+    text = (
+        "{% for m in messages[1:] %}{% if m == messages[0] and m in messages %}{{ m.role }}"
+        "{{ m.content | selectattr('text') | map(attribute='text') | join(',') }}{% endif %}"
+        "{% endfor %}{{ messages | length }}"
+    )
+    assert render(text, {"messages": messages}) == "userb" * 98 + "99"
+    assert render("{{ 'a,b'.replace(',', '--').split('-') | join(7) }}", {}) == "a77b"

@@ -7,10 +7,11 @@ Needs the package jinja2.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ingot.hal.errors import InvalidArgument
+from ingot.language.bounds import Weigher, bound
 from ingot.language.package import package
 
 __all__ = ["render"]
@@ -22,8 +23,9 @@ _LENGTH = 1 << 24  # of all texts, lists and integers together that operators ma
 class _Limits:
     """What a template may still use."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: Mapping[str, Any]) -> None:
         self.end, self.left = time.monotonic() + _SECONDS, _LENGTH
+        self.weigh = Weigher(given)
 
     def step(self) -> None:
         """A turn of a loop, or a call."""
@@ -37,9 +39,20 @@ class _Limits:
 
     def piece(self, value: Any) -> str:
         """A part of a text that is put together."""
+        self.expect(0 if isinstance(value, str) else self.weigh(value).length)
         text = str(value)
         self.take(len(text))
         return text
+
+    def expect(self, length: int) -> None:
+        """That a call is about to make as much."""
+        if length > self.left:
+            self.take(length)
+
+    def begin(self, name: str, given: Sequence[Any], options: Mapping[str, Any]) -> None:
+        """A call of this method or filter."""
+        self.step()
+        self.expect(bound(name, given, options, self.weigh))
 
     def take(self, length: int) -> None:
         self.left -= length
@@ -53,9 +66,10 @@ class _Limits:
                 self.take(_LENGTH + 1)
 
     def made(self, value: Any, of: Iterable[Any]) -> Any:
-        """What a call made; texts that it only handed on take nothing."""
+        """What a call made; texts and lists that it only handed on take nothing."""
         self.step()
-        if isinstance(value, str) and not any(value is each for each in of):
+        is_sized = isinstance(value, (str, bytes, list, tuple, dict))
+        if is_sized and not any(value is each for each in of):
             self.take(len(value))
         return value
 
@@ -63,6 +77,8 @@ class _Limits:
         """What an operator makes of two values."""
         self.step()
         a, b = _length(left), _length(right)
+        for each in (left, right):
+            self.weigh(each)
         if operator == "+":
             self.take(a + b)
         elif isinstance(left, int) and isinstance(right, int):
@@ -85,7 +101,7 @@ def render(template: str, values: Mapping[str, Any]) -> str:
         package("jinja2")
         from ingot.language.sandbox import environment  # needs jinja2
 
-        text: str = environment(_Limits()).from_string(template).render(**values)
+        text: str = environment(_Limits(values)).from_string(template).render(**values)
     except Exception as error:  # whatever the file's template does
         raise InvalidArgument(f"the model's template for conversations: {error}") from None
     return text

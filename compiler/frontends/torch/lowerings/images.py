@@ -33,6 +33,40 @@ def sample(
     return narrow(c, grid_sample(c, *wide, kind, outside, aligned, is_rounded_first=False), x)
 
 
+@lowering("aten.im2col.default")
+def image_to_column(
+    c: Context, x: Value, block: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
+    stride: Sequence[int],
+) -> Value:  # fmt: skip
+    """[b, c, image...] -> [b, c * taps, places]: the blocks of the image."""
+    rank, count = type_of(x).rank, len(block)
+    first = rank - count
+    ends = [*[0] * first, *padding]
+    columns = c.op(
+        "pad", x, c.scalar(0, type_of(x).dtype), low=ends, high=ends, interior=[0] * rank
+    )
+    for place in reversed(range(count)):
+        columns = _blocks(c, columns, first + place, block[place], dilation[place], stride[place])
+    order = [*range(first), *range(first + 1, rank + count, 2), *range(first, rank + count, 2)]
+    return c.reshape(c.transpose(columns, order), c.shape)
+
+
+def _blocks(c: Context, x: Value, axis: int, taps: int, apart: int, step: int) -> Value:
+    """An axis as one of blocks and one of their elements."""
+    shape = shape_of(x)
+    count = dims.floordiv(shape[axis] - (taps - 1) * apart - 1, step) + 1
+    parts = (*shape[:axis], count, taps, *shape[axis + 1 :])
+    if taps == step and apart == 1:
+        return c.reshape(c.sliced(x, axis, 0, count * taps), parts)
+    starts, inner = (
+        c.op("iota", dtype=dtype("i64"), shape=(count, taps), axis=each) for each in (0, 1)
+    )
+    scaled = (
+        c.op("mul", each, c.fill(by, like=each)) for each, by in ((starts, step), (inner, apart))
+    )
+    return c.op("take", x, c.op("add", *scaled), axis=axis, mode="check")
+
+
 @lowering("aten.col2im.default")
 def column_to_image(
     c: Context, x: Value, image: Sequence[Dim], block: Sequence[int], dilation: Sequence[int],

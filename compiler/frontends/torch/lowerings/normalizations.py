@@ -264,3 +264,13 @@ def vector_norm(
         return c.reduce(wide, axes, "add", keepdim)
     total = c.reduce(c.op("pow", wide, c.fill(power, like=wide)), axes, "add", keepdim)
     return c.op("pow", total, c.fill(1 / power, like=total))
+
+
+@lowering("aten._weight_norm.default")
+def weight_norm(c: Context, x: Value, length: Value, dim: int = 0) -> Value:
+    """x with vectors of these lengths: those of all axes but `dim`, or of all axes for -1."""
+    axes = [axis for axis in range(type_of(x).rank) if dim == -1 or axis != c.axis(dim, x)]
+    wide = widen(c, x)
+    found = c.op("sqrt", c.reduce(c.op("mul", wide, wide), axes, "add", True))
+    by = c.op("div", c.reshape(widen(c, length), shape_of(found)), found)
+    return narrow(c, c.op("mul", wide, c.broadcast_to(by, shape_of(x))), x)

@@ -96,6 +96,33 @@ def test_windows_of_unequal_length_and_numbers_beside_nan_agree() -> None:
         np.testing.assert_array_equal(each, expected.numpy())
 
 
+@pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves
+def test_blocks_of_images_and_weights_of_given_lengths_need_no_decomposition() -> None:
+    norm, unfold = torch.nn.utils.parametrizations.weight_norm, torch.nn.functional.unfold
+
+    class Blocks(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.along = norm(torch.nn.Conv1d(3, 4, 3), dim=2)
+            self.whole = norm(torch.nn.Linear(3, 4), dim=-1)
+
+        def forward(self, x: Any) -> Any:
+            rows = x.flatten(2)
+            blocks = [unfold(x, 3, 1, 1, 1), unfold(x, (2, 4), 1, 0, (2, 4))]
+            odd = unfold(x, (3, 2), (2, 1), (2, 1), (1, 2)), unfold(x[0], 2)
+            return self.along(rows), self.whole(rows.mT), *blocks, *odd
+
+    auto, data, model = torch.export.Dim.AUTO, io.BytesIO(), Blocks()
+    shapes = ({0: auto, 2: auto, 3: auto},)
+    torch.export.save(
+        torch.export.export(model, (torch.randn(2, 3, 8, 12),), dynamic_shapes=shapes), data
+    )
+    x = torch.randn(3, 3, 10, 16)
+    found = interpret(read_source(data.getvalue()), "main", [x.numpy()])
+    for each, expected in zip(found, model(x), strict=True):
+        np.testing.assert_allclose(each, expected.detach().numpy(), 1e-4, 1e-5)
+
+
 def test_weights_that_are_written_are_state() -> None:
     model = torch.nn.Embedding(10, 4, max_norm=1.0).eval()
     ids, state = torch.randint(0, 10, (3, 4)), dict[str, Any]()

@@ -42,6 +42,10 @@ class Tensors:
             self._versions[name] = version
 
     def view(self, name: str, view: View) -> None:
+        """CompileError: the name is another tensor's, of which views could be without end."""
+        known = (self._views, self._values, self._makers)
+        if name == view.base or any(name in names for names in known):
+            raise CompileError(f"'{name}' is defined twice")
         self._views[name] = view
 
     def version(self, name: str) -> int:

@@ -51,11 +51,13 @@ def graph_of(document: Any) -> Any:
     return document["graph_module"]["graph"]
 
 
-def rename(target: str, name: str) -> Callable[[Any], None]:
+def rename(target: str, name: str, result: str = "") -> Callable[[Any], None]:
     def change(document: Any) -> None:
         for node in graph_of(document)["nodes"]:
             if target in node["target"]:
                 node["target"] = name
+                if result:
+                    node["outputs"][0]["as_tensor"]["name"] = result
 
     return change
 
@@ -148,6 +150,8 @@ def test_a_survey_takes_what_is_missing() -> None:
         (lambda d: graph_of(d)["outputs"].__setitem__(0, {"as_expr": {"expr_str": "s0"}}),
             "an argument is expr, which is not supported"),
         (rename("aten.relu", "torch.ops.higher_order.wrap"), "it has no graph"),
+        (rename("aten.relu", "torch.ops.aten.relu_.default", "batch_norm"),
+            "'batch_norm' is defined twice"),
     ],
 )  # fmt: skip
 def test_programs_that_are_malformed(change: Callable[[Any], None], text: str) -> None:

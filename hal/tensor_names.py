@@ -19,13 +19,31 @@ INTERLEAVED = ("glm4", "ernie4_5", "ernie4_5-moe", "command-r", "cohere2")
 """Architectures of which both kinds of files have rows that turn together as neighbours. GGUF files
 of others have them so, and folders as halves of a head; or both have halves."""
 
-WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+WHOLE = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "model.embedding_norm": "output_norm",
+    "lm_head": "output",
+}
 LAYER = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
     "self_attn.qkv_proj": "attn_qkv",
+    "self_attn.out_proj": "attn_output",
+    "self_attn.q_layernorm": "attn_q_norm",
+    "self_attn.k_layernorm": "attn_k_norm",
+    "operator_norm": "attn_norm",
+    "ffn_norm": "ffn_norm",
+    **{f"conv.{part}": f"shortconv.{part}" for part in ("conv", "in_proj", "out_proj")},
+    "feed_forward.w1": "ffn_gate",
+    "feed_forward.w2": "ffn_down",
+    "feed_forward.w3": "ffn_up",
+    "feed_forward.gate": "ffn_gate_inp",
+    "feed_forward.experts.*.w1": "ffn_gate_exps",
+    "feed_forward.experts.*.w2": "ffn_down_exps",
+    "feed_forward.experts.*.w3": "ffn_up_exps",
     "self_attn.q_a_proj": "attn_q_a",
     "self_attn.q_a_layernorm": "attn_q_a_norm",
     "self_attn.q_b_proj": "attn_q_b",
@@ -72,6 +90,7 @@ BARE = {
     "mlp.experts.gate_up_proj_bias": "ffn_gate_up_exps.bias",
     "mlp.experts.down_proj": "ffn_down_exps.weight",
     "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
+    "feed_forward.expert_bias": "exp_probs_b.bias",
     "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
     "mlp.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
 }

@@ -97,20 +97,39 @@ class Tokens:
         x = self.b.value("transpose", self._converted(x, pages), permutation=(1, 0, 2))
         return self.b.value("reshape", x, shape=(1, heads, count, length))
 
-    def _targets(self, pages: Value) -> Value:
-        """The page and the row of each token, i64[count, 2]; one that is none has no page."""
-        b, shape, (number, _, length, _) = self.b, (self.count,), tensor_type(pages).shape
-        columns = tensor_type(self.table).shape[1]
+    def before(self, pages: Value, distance: int) -> Value:
+        """Rows of what the tokens see of pages of one head, of those `distance` places before them:
+        f32[count, length], zeros where there are none."""
+        b, (number, _, rows, length) = self.b, tensor_type(pages).shape
+        places = b.value("sub", self.places, b.full(distance, I64, (self.count,)))
+        zero = b.full(0, I64, (self.count,))
+        is_none = b.value("compare", places, zero, direction="lt")
+        page, row = self._found(b.value("max", places, zero), rows)
+        at = b.value("mul", page, b.number(rows, I64, (self.count,)))
+        flat = b.value("reshape", pages, shape=(number * rows, length))
+        found = b.value("take", flat, b.value("add", at, row), axis=0)
+        found, shape = b.value("convert", found, dtype=F32), (self.count, length)
+        is_none = b.value("broadcast", is_none, shape=shape, dimensions=(0,))
+        return b.value("select", is_none, b.full(0.0, F32, shape), found)
+
+    def _found(self, places: Value, length: Dim) -> tuple[Value, Value]:
+        """The pages and rows of places, i64[count], in their texts, of pages of so many rows."""
+        b, shape, columns = self.b, (self.count,), tensor_type(self.table).shape[1]
         lengths = b.number(length, I64, shape)
         at = self.rows.text
         if columns != 1:
             at = b.value("mul", at, b.number(columns, I64, shape))
-            at = b.value("add", at, b.value("div", self.positions, lengths))
+            at = b.value("add", at, b.value("div", places, lengths))
         flat = b.value("reshape", self.table, shape=(self.rows.texts * columns,))
-        found = b.value("convert", b.value("take", flat, at, axis=0), dtype=I64)
+        page = b.value("convert", b.value("take", flat, at, axis=0), dtype=I64)
+        return page, b.value("rem", places, lengths)
+
+    def _targets(self, pages: Value) -> Value:
+        """The page and the row of each token, i64[count, 2]; one that is none has no page."""
+        b, shape, (number, _, length, _) = self.b, (self.count,), tensor_type(pages).shape
+        found, row = self._found(self.positions, length)
         if self.rows.is_there is not None:
             found = b.value("select", self.rows.is_there, found, b.number(number, I64, shape))
-        row = b.value("rem", self.positions, lengths)
         pairs = (b.value("reshape", each, shape=(self.count, 1)) for each in (found, row))
         return b.value("concatenate", *pairs, axis=1)
 

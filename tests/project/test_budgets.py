@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2520,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 38204,
+    "compiler/frontends": 38295,
     "compiler/graph": 10750,
     "compiler/ir": 2270,
     "compiler/kernels": 14275,
@@ -36,7 +36,7 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1380,
     "csrc/vm": 2330,
-    "hal": 2510,
+    "hal": 2525,
     "runtime": 3190,
     "python/ingot": 4102,
     "python/ingot/explorer": 1900,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 117490
+IN_ALL = 117600
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

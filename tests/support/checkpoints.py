@@ -43,6 +43,10 @@ _ROUTED = {
     "norm_topk_prob": True,
     "routed_scaling_factor": 1.5,
 }
+_CONVOLVED = {
+    "num_hidden_layers": 4,
+    "layer_types": ["conv", "full_attention", "conv", "full_attention"],
+}
 _LATENT = {"kv_lora_rank": 32, "q_lora_rank": None, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16}
 _LATENT |= {"v_head_dim": 12, "num_key_value_heads": 4, "head_dim": 8}
 _DEEP = {**_YARN, "rope_theta": 100.0, "mscale": 1.0, "mscale_all_dim": 1.0}
@@ -126,6 +130,17 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "arcee": ("Arcee", {}),
     "glm4 experts": ("Glm4Moe", {**_ROUTED, "use_qk_norm": True, "attention_bias": True}),
     "dots": ("Dots1", {**_ROUTED, "head_dim": 16}),
+    "lfm2": ("Lfm2", {**_CONVOLVED, "conv_bias": True}),
+    "lfm2 experts": (
+        "Lfm2Moe",
+        {
+            **_CONVOLVED,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+            "num_dense_layers": 1,
+        },
+    ),
     "deepseek v2": ("DeepseekV2", {**_ROUTED, **_LATENT, "norm_topk_prob": False}),
     "deepseek v3": (
         "DeepseekV3",

@@ -70,6 +70,8 @@ class Shape:
 
     def has_window(self, layer: int) -> bool:
         """Whether a layer sees the last positions only."""
+        if "shortconv.l_cache" in self.metadata:
+            return not self.metadata["attention.head_count_kv"][layer]
         periods = {"gemma2": 2, "gemma3": 6, "olmo2": 4, "exaone4": 4, "cohere2": 4, "gpt-oss": 2}
         period = periods.get(self.architecture, 0)
         if "attention.sliding_window" not in self.metadata:
@@ -160,6 +162,12 @@ SHAPES = {
         }),
     "deepseek2 lite": Shape("deepseek2", layers=3, dense=1, experts=6, chosen=3, feed=32,
         shared=64, kv_heads=1, head_length=40, rope_length=8, rank=32),
+    "lfm2": Shape("lfm2", layers=4, tied=True, metadata={
+        "attention.head_count_kv": [0, 2, 0, 2], "shortconv.l_cache": 3,
+    }),
+    "lfm2 experts": Shape("lfm2moe", layers=4, tied=True, dense=1, experts=6, chosen=3, feed=32,
+        metadata={"attention.head_count_kv": [0, 2, 0, 2], "shortconv.l_cache": 3,
+                  "expert_gating_func": 2}),
     "qwen3vlmoe": Shape("qwen3vlmoe", experts=8, feed=32, metadata={
         "rope.dimension_sections": [3, 3, 2, 0],
     }),
@@ -272,7 +280,7 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
         keys |= {"attention.key_length_mla": KEY, "attention.value_length_mla": VALUE}
     if shape.query_rank:
         keys["attention.q_lora_rank"] = shape.query_rank
-    if shape.architecture in ("glm4moe", "ernie4_5-moe", "dots1", "deepseek2"):
+    if shape.architecture in ("glm4moe", "ernie4_5-moe", "dots1", "deepseek2", "lfm2moe"):
         keys |= {
             "leading_dense_block_count": shape.dense,
             "expert_shared_count": shape.shared // shape.feed,
@@ -290,7 +298,7 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
 
 
 _NORMED = ("qwen3", "qwen3vl", "qwen3moe", "qwen3vlmoe", "gemma3", "exaone4", "dots1")
-_NORMED += ("hunyuan-dense", "hunyuan-moe")
+_NORMED += ("hunyuan-dense", "hunyuan-moe", "lfm2", "lfm2moe")
 """Models that normalize heads."""
 
 KEY, VALUE = 24, 12
@@ -352,7 +360,7 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
             queries = {"attn_q_a": (shape.query_rank, width), "attn_q_a_norm": (shape.query_rank,)}
             queries["attn_q_b"] = (shape.heads * KEY, shape.query_rank)
         layer |= queries
-    if has in ("glm4moe", "ernie4_5-moe", "dots1") or shape.query_rank:
+    if has in ("glm4moe", "ernie4_5-moe", "dots1", "lfm2moe") or shape.query_rank:
         layer["exp_probs_b"] = (shape.experts,)
     if has == "qwen2moe":
         layer["ffn_gate_inp_shexp"] = (width,)
@@ -383,6 +391,10 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         if number < shape.dense:
             parts = {name: d for name, d in layer.items() if not name.endswith(_OF_EXPERTS)}
             own = parts | front
+        if not shape.metadata.get("attention.head_count_kv", [1] * shape.layers)[number]:
+            own = {part: dims for part, dims in own.items() if not part.startswith("attn_")}
+            own |= {"attn_norm": (width,), "shortconv.in_proj": (3 * width, width)}
+            own |= {"shortconv.conv": (width, 3), "shortconv.out_proj": (width, width)}
         result |= {f"blk.{number}.{_whole(part)}": dims for part, dims in own.items()}
         for part in _BIASED.get(has, ()):
             dims = own[part]
@@ -392,7 +404,7 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         result |= {f"blk.{number}.{part}.bias": layer[part][:1] for part in _BIASED[has]}
         result |= {f"blk.{number}.nextn.eh_proj.weight": (width, 2 * width)}
         result |= {f"blk.{number}.nextn.{part}norm.weight": (width,) for part in "eh"}
-    result["output_norm.weight"] = (width,)
+    result["token_embd_norm.weight" if has.startswith("lfm2") else "output_norm.weight"] = (width,)
     if has in ("stablelm", "starcoder2"):
         result["output_norm.bias"] = (width,)
     if not shape.tied:
@@ -418,7 +430,8 @@ def logits(shape: Shape, weights: Mapping[str, Array], ids: Array) -> Array:
             part["centered"] = np.ones(1)
         part["factors"] = w.get("rope_freqs.weight", np.ones(1))
         before = _normed(x, part, "attn_norm")
-        y = _attention(shape, part, before, layer)
+        mixed = _short_convolution if "shortconv.conv.weight" in part else _attention
+        y = mixed(shape, part, before, layer)
         if shape.architecture in _POST_NORMED:
             part["ffn_norm.weight"] = part.pop("post_attention_norm.weight")
         x = x + _normed(y, part, "post_attention_norm") * scale["residual"]
@@ -427,7 +440,7 @@ def logits(shape: Shape, weights: Mapping[str, Array], ids: Array) -> Array:
         x = x + _normed(y, part, "post_ffw_norm") * scale["residual"]
     if shape.is_centered:
         w["centered"] = np.ones(1)
-    x = _normed(x, w, "output_norm")
+    x = _normed(x, w, "token_embd_norm" if shape.architecture.startswith("lfm2") else "output_norm")
     y = x @ w.get("output.weight", w["token_embd.weight"]).T
     factor = shape.metadata.get("logit_scale", 1.0)
     y = y / factor if shape.architecture.startswith("granite") else y * factor
@@ -500,6 +513,14 @@ def _normed(x: Array, part: Mapping[str, Array], name: str) -> Array:
 
 def _capped(x: Array, cap: float | None) -> Array:
     return x if cap is None else cap * np.tanh(x / cap)
+
+
+def _short_convolution(shape: Shape, part: Mapping[str, Array], x: Array, layer: int) -> Array:
+    first, last, x = np.split(x @ part["shortconv.in_proj.weight"].T, 3, -1)
+    rows = np.pad(first * x, ((2, 0), (0, 0)))
+    taps = part["shortconv.conv.weight"].T
+    y = sum(rows[place : place + len(x)] * tap for place, tap in enumerate(taps))
+    return (last * y) @ part["shortconv.out_proj.weight"].T
 
 
 def _latent_attention(shape: Shape, part: Mapping[str, Array], x: Array, layer: int) -> Array:

@@ -55,6 +55,8 @@ MODEL_TYPES = {
     "glm4_moe": replace(ARCHITECTURES["glm4moe"], network_norm="ffn_norm"),
     "ernie4_5_moe": ARCHITECTURES["ernie4_5-moe"],
     "dots1": ARCHITECTURES["dots1"],
+    "lfm2": ARCHITECTURES["lfm2"],
+    "lfm2_moe": ARCHITECTURES["lfm2moe"],
     "deepseek_v2": _LLAMA,
     "deepseek_v3": replace(_LLAMA, gating="sigmoid"),
     "glm4_moe_lite": replace(_LLAMA, gating="sigmoid"),
@@ -109,6 +111,7 @@ _NAMES = {
     "expert_group_count": "n_group",
     "expert_group_used_count": "topk_group",
     "nextn_predict_layers": "num_nextn_predict_layers",
+    "shortconv.l_cache": "conv_L_cache",
     "attention.kv_lora_rank": "kv_lora_rank",
     "attention.value_length_mla": "v_head_dim",
     "attention.scale": "attention_multiplier",
@@ -134,9 +137,10 @@ _ROPE = {
 }
 """Those that stand in `rope_parameters`."""
 
-_EXPERTS = {
+_OTHER_NAMES = {
     "expert_count": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
     "expert_used_count": ("num_experts_per_tok", "moe_k", "moe_topk"),
+    "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "norm_eps"),
 }
 """Those that some models call otherwise."""
 
@@ -167,7 +171,7 @@ def read_config(folder: Checkpoint) -> Configuration:
         _with_alpha(rope, config["head_dim"])
     flat = {**config, **{f"{_SHOWN_ROPE}{key}": value for key, value in rope.items()}}
     names = dict(_NAMES)
-    for key, others in _EXPERTS.items():
+    for key, others in _OTHER_NAMES.items():
         names[key] = next((each for each in others if each in config), others[0])
     if name.startswith("granite"):
         names["logit_scale"] = "logits_scaling"
@@ -192,10 +196,15 @@ def read_config(folder: Checkpoint) -> Configuration:
         flat["rope.dimension_count"] = int(length * partial)
     if keys.has("attention.kv_lora_rank"):
         _read_latent(config, flat, keys)
-    types = _window_layers(config, keys, architecture)
+    if keys.has("shortconv.l_cache"):
+        types, convolved = None, _convolutions(config, keys)
+    else:
+        types, convolved = _window_layers(config, keys, architecture), None
     tensors = len(folder.tensors)
     rotated = _rotated_layers(config, keys)
-    made = read_keys(keys, what, architecture, tensors, types, rotated, counts_ahead=False)
+    made = read_keys(
+        keys, what, architecture, tensors, types, convolved, rotated, counts_ahead=False
+    )
     return _with_attention_factor(made, rope)
 
 
@@ -266,6 +275,18 @@ def _architecture(
     if has_local and isinstance(local, (int, float)) and local > 0:
         architecture = replace(architecture, local_rope_base=float(local))
     return replace(architecture, large_layers=0)
+
+
+def _convolutions(config: Mapping[str, Any], keys: Keys) -> list[bool]:
+    """Which layers are convolutions."""
+    types, layers = config.get("layer_types"), config.get("num_hidden_layers")
+    kinds = set(types) if isinstance(types, list) and len(types) == layers else {""}
+    if not kinds <= {"conv", "full_attention"}:
+        keys.problems.append(
+            f"layer_types is {shown(types)}, expected 'conv' or 'full_attention' for each layer"
+        )
+        return [False]
+    return [each == "conv" for each in types or ()]
 
 
 def _window_layers(

@@ -158,8 +158,6 @@ class _Importer:
         self.weights, self.c, self.capacity = weights, configuration, capacity
         self.positions = 0  # symbols of them
         self.module = Module(attributes={"producer": producer})
-        heads = configuration.kv_heads
-        lengths = {"k": configuration.key_length, "v": configuration.value_length}
         self.ring = ring_length(configuration, capacity)
         rows = {False: capacity, True: self.ring or capacity}  # by whether a layer has a window
         self.caches = {
@@ -167,7 +165,7 @@ class _Importer:
                 dtype(cache), (heads, rows[configuration.has_window(layer)], length)
             )
             for layer in range(configuration.layers)
-            for part, length in lengths.items()
+            for part, (heads, length) in configuration.cached(layer).items()
         }
 
     def run(self, verify: bool) -> Module:

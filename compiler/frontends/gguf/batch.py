@@ -101,12 +101,10 @@ class Batch:
     ) -> None:
         self.weights, self.c, self.room = weights, c, room
         self.module = Module(attributes={"producer": producer})
-        lengths = {"k": c.key_length, "v": c.value_length}
-        shape = (room.pages, c.kv_heads, PAGE)
         self.caches = {
-            f"cache.{layer}.{part}": TensorType(dtype(cache), (*shape, length))
+            f"cache.{layer}.{part}": TensorType(dtype(cache), (room.pages, heads, PAGE, length))
             for layer in range(c.layers)
-            for part, length in lengths.items()
+            for part, (heads, length) in c.cached(layer).items()
         }
         words = weights.vocabulary
         variables = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.cached_tokens import Line, Tokens, Turned
 from ingot.compiler.frontends.gguf.configuration import Configuration
-from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
@@ -13,8 +13,8 @@ from ingot.hal.spec import dtype
 __all__ = ["SLACK", "Cache", "Caches", "Position", "ring_length"]
 
 Caches = list[Value]
-"""Keys and values of each layer in turn, f32 or f16, [pages, kv_heads, rows of a page, length]; of
-one text they are one page."""
+"""What is held of each layer in turn (`Configuration.cached`), f32 or f16, [pages, heads, rows of a
+page, length]; of one text they are one page."""
 
 SLACK = 64
 """Positions of a ring beside its window: so many tokens may be taken back."""
@@ -76,7 +76,7 @@ class Cache:
         of the layer first. `sinks` as for `Tokens.attend`."""
         c, is_local = self.c, self.c.has_window(layer)
         tokens, seen = self.local if is_local else self.full, []
-        for place, x in enumerate((k, v), 2 * layer):
+        for place, x in enumerate((k, v), self._first(layer)):
             self.caches[place], pages = tokens.put(self.caches[place], x)
             seen.append(pages)
         window = c.window if is_local else 0
@@ -84,3 +84,15 @@ class Cache:
         return tokens.attend(
             q, k, v, scale=c.scale, window=window, cap=c.attention_cap, sinks=sinks
         )
+
+    def before(self, x: Value, layer: int) -> list[Value]:
+        """x[count, length] of a convolution is put into the cache; what it is of the tokens one,
+        two, ... places before each, [count, length], zeros where there are none."""
+        place, (count, length) = self._first(layer), tensor_type(x).shape
+        x = self.local.b.value("reshape", x, shape=(count, 1, length))
+        self.caches[place], pages = self.local.put(self.caches[place], x)
+        return [self.local.before(pages, distance) for distance in range(1, self.c.window)]
+
+    def _first(self, layer: int) -> int:
+        """The place of a layer's first cache."""
+        return sum(len(self.c.cached(each)) for each in range(layer))

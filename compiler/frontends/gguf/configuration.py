@@ -97,6 +97,8 @@ ARCHITECTURES = {
     "dots1": Architecture(normalizes_shares=False, gating="sigmoid"),
     "qwen3vlmoe": Architecture(),
     "granitemoe": Architecture(is_interleaved=True, divides_logits=True),
+    "lfm2": Architecture(),
+    "lfm2moe": Architecture(gating="sigmoid"),
     "deepseek2": Architecture(normalizes_shares=False, yarn_log_unit=0.1),
     "seed_oss": Architecture(network_norm="post_attention_norm"),
     "hunyuan-dense": Architecture(turns_first=True),
@@ -147,6 +149,7 @@ class Configuration:
     scale: float  # of scores
     windows: tuple[bool, ...]  # whether a layer attends to the last positions only
     rotated: tuple[bool, ...]  # whether queries and keys of a layer turn with their positions
+    convolved: tuple[bool, ...]  # whether a layer is a convolution over `window` positions
     embedding_scale: float
     residual_scale: float  # of what is added to a token's numbers
     logit_scale: float
@@ -159,6 +162,12 @@ class Configuration:
     def built(self) -> Sequence[int]:
         """The layers that are built."""
         return self.sketched or range(self.layers)
+
+    def cached(self, layer: int) -> dict[str, tuple[int, int]]:
+        """What the cache holds of a layer: heads and their features by a name of it."""
+        if self.convolved[layer]:
+            return {"rows": (1, self.width)}
+        return {"k": (self.kv_heads, self.key_length), "v": (self.kv_heads, self.value_length)}
 
     def has_window(self, layer: int) -> bool:
         """Whether a layer attends to the last positions only."""
@@ -184,12 +193,14 @@ def read_keys(
     architecture: Architecture,
     tensors: int,
     layer_types: Sequence[bool] | None = None,
+    convolved: Sequence[bool] | None = None,
     rotated: Sequence[bool] | None = None,
     counts_ahead: bool = True,
 ) -> Configuration:
-    """The configuration that keys tell, of the model `what` with so many tensors. `layer_types`:
-    which layers have windows, and `rotated`, which are rotated, where that does not follow from
-    the architecture. `counts_ahead`: the layers count those that guess further tokens."""
+    """The configuration that keys tell, of the model `what` with so many tensors. Where that does
+    not follow from keys or the architecture, `layer_types` says which layers have windows,
+    `convolved`, which are convolutions, and `rotated`, which are rotated. `counts_ahead`: the
+    layers count those that guess further tokens."""
     ahead, layers = keys.size("nextn_predict_layers", 0), keys.size("block_count")
     if ahead > layers - counts_ahead:
         keys.problems.append(
@@ -206,15 +217,21 @@ def read_keys(
         layers = 1
     if layer_types is None:
         layer_types = _patterned(keys, architecture.window_period, layers)
-    window = keys.size("attention.sliding_window", 0)
-    windows = tuple(window > 0 and each for each in layer_types)
+    if convolved is None:
+        convolved = [each == 0 for each in _kv_heads(keys, layers)]
+    if keys.size("shortconv.l_cache", 0):
+        windows, rotated = tuple(convolved), [not each for each in convolved]
+    else:
+        window = keys.size("attention.sliding_window", 0)
+        windows = tuple(window > 0 and each for each in layer_types)
     if rotated is None:
         still, only = architecture.still_period, architecture.rotates_windows_only and any(windows)
         rotated = [
             (is_local or not only) and (not still or (layer + 1) % still > 0)
             for layer, is_local in enumerate(windows)
         ]
-    configuration = _read(keys, architecture, layers, ahead, windows, tuple(rotated))
+    kinds = (windows, tuple(rotated), tuple(convolved))
+    configuration = _read(keys, architecture, ahead, *kinds)
     if keys.problems:
         raise CompileError("\n  ".join([f"{what} cannot be compiled:", *keys.problems]))
     return configuration
@@ -239,6 +256,23 @@ def _gating(keys: Keys, default: str) -> str:
     return found or default
 
 
+def _kv_heads(keys: Keys, layers: int) -> Sequence[int]:
+    """The heads of keys of each layer: 0 for convolutions, -1 where nothing is said."""
+    key = "attention.head_count_kv"
+    given = keys.value(key, None)
+    if not isinstance(given, np.ndarray):
+        heads = 0 if given is None else keys.size(key)
+        return [heads or -1] * layers
+    counts = [int(each) for each in given] if given.dtype.kind in "iu" else []
+    if len(counts) != layers or len({*counts, 0}) != 2 or not 0 < max(counts) <= _GREATEST:
+        keys.problems.append(
+            f"the key '{keys.name_of(key)}' is {shown(given)}, expected one count of heads, and 0 "
+            f"for convolutions, of each of {layers} layers"
+        )
+        return [1] * layers
+    return counts
+
+
 def _patterned(keys: Keys, period: int, layers: int) -> Sequence[bool]:
     """Which layers have windows: as a file tells it of each, or by a period."""
     key = "attention.sliding_window_pattern"
@@ -257,16 +291,21 @@ def _patterned(keys: Keys, period: int, layers: int) -> Sequence[bool]:
 def _read(
     keys: Keys,
     architecture: Architecture,
-    layers: int,
     ahead: int,
     windows: tuple[bool, ...],
     rotated: tuple[bool, ...],
+    convolved: tuple[bool, ...],
 ) -> Configuration:
+    layers = len(windows)
     width, heads = keys.size("embedding_length"), keys.size("attention.head_count")
     if width % heads and not keys.has("attention.key_length"):
         keys.problems.append(f"{heads} heads do not divide the width of {width}")
     rank = keys.size("attention.kv_lora_rank", 0)
-    kv_heads = 1 if rank else keys.size("attention.head_count_kv", heads)
+    kv_heads = 1 if rank else max(_kv_heads(keys, layers))
+    kv_heads = heads if kv_heads < 0 else kv_heads
+    taps = keys.size("shortconv.l_cache", 0)
+    if any(convolved) and not taps:
+        keys.problems.append("layers without keys have no length of a convolution")
     if heads % kv_heads:
         keys.problems.append(f"{kv_heads} heads of keys do not divide {heads} heads of queries")
     key_length = keys.size("attention.key_length", max(width // heads, 1))
@@ -306,7 +345,7 @@ def _read(
         latent=latent,
         context=context,
         epsilon=keys.number(f"attention.{epsilon}"),
-        window=keys.size("attention.sliding_window", 0),
+        window=taps or keys.size("attention.sliding_window", 0),
         attention_cap=keys.number("attn_logit_softcapping", 0.0),
         logit_cap=keys.number("final_logit_softcapping", 0.0),
         experts=experts,
@@ -319,6 +358,7 @@ def _read(
         scale=keys.number("attention.scale", scale),
         windows=windows,
         rotated=rotated,
+        convolved=convolved,
         embedding_scale=embedding_scale,
         residual_scale=keys.number("residual_scale", 1.0),
         logit_scale=1 / logit_scale if architecture.divides_logits else logit_scale,

@@ -53,7 +53,9 @@ class Transformer:
                 last = self.b.value("take", x, rows, axis=0)
             else:
                 last = self._part(x, 0, self.count - rows, self.count)
-            x = self.weights.output(self._norm(last, "output_norm"))
+            is_lfm = "token_embd_norm.weight" in self.weights
+            norm = "token_embd_norm" if is_lfm else "output_norm"
+            x = self.weights.output(self._norm(last, norm))
             x = self._scaled(x, self.c.logit_scale)
             return capped(x, self.c.logit_cap, self.b)
 
@@ -65,7 +67,8 @@ class Transformer:
     def _layer(self, x: Value, layer: int) -> Value:
         name, architecture = f"blk.{layer}", self.c.architecture
         normed = self._norm(x, f"{name}.attn_norm") if architecture.has_norms_before else x
-        y = self._attention(normed, layer)
+        mix = self._convolution if self.c.convolved[layer] else self._attention
+        y = mix(normed, layer)
         front = f"{name}.{architecture.network_norm}"
         x = self._added(x, y, f"{name}.post_attention_norm", front)
         if not architecture.is_parallel:
@@ -121,6 +124,27 @@ class Transformer:
 
     def _reshaped(self, x: Value, *shape: Dim) -> Value:
         return self.b.value("reshape", x, shape=shape)
+
+    def _convolution(self, x: Value, layer: int) -> Value:
+        """A gate, a convolution over the last positions of each feature, and another gate."""
+        b, width, (count, _) = self.b, self.c.width, tensor_type(x).shape
+        name, taps = f"blk.{layer}.shortconv", self.c.window
+        x = self.weights.linear(x, f"{name}.in_proj", 3 * width)
+        first, last, x = (self._part(x, 1, i * width, (i + 1) * width) for i in range(3))
+        x = self._product(first, x)
+        weight = self.weights.table(f"{name}.conv.weight", (width, taps))
+
+        def times_tap(x: Value, distance: int) -> Value:
+            tap = self._part(weight, 1, taps - 1 - distance, taps - distance)
+            return self._product(x, b.broadcast_to(self._reshaped(tap, width), (count, width)))
+
+        y = times_tap(x, 0)
+        for distance, before in enumerate(self.cache.before(x, layer), 1):
+            y = b.value("add", y, times_tap(before, distance))
+        if f"{name}.conv.bias" in self.weights:
+            bias = self.weights.vector(f"{name}.conv.bias", width)
+            y = b.value("add", y, b.broadcast_to(bias, (count, width)))
+        return self.weights.linear(self._product(last, y), f"{name}.out_proj", width)
 
     # Attention
 

@@ -33,8 +33,9 @@ def test_logits_behind_the_end_of_a_ring(name: str, tmp_path: Path) -> None:
     expected = logits(shape, write_model(path, shape), IDS)
     module = import_gguf(path)
     verify(module, GRAPH)
-    window = shape.metadata["attention.sliding_window"]
-    lengths = [each.type.shape[1] for key, each in module.variables.items() if ".k" in key]
+    window = shape.metadata.get("attention.sliding_window", shape.metadata.get("shortconv.l_cache"))
+    parts = (".k", ".rows")
+    lengths = [each.type.shape[1] for key, each in module.variables.items() if key.endswith(parts)]
     wanted = [window + SLACK if shape.has_window(n) else 256 for n in range(shape.layers)]
     assert lengths == wanted
     parameters, state = Gguf(path).parameters(), {}

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ingot.compiler.graph.ops import ReduceWindow
-from ingot.compiler.ir import Function, Value, dims
+from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.kernels.accumulate import identity
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.indexing import Axis
@@ -37,14 +37,16 @@ def lower_window(function: Function, target: TargetInfo) -> Kernel:
 
 
 def _moves_along_rows(function: Function) -> bool:
-    """Whether the entry's window is of known size along the innermost axis, and no single one."""
+    """Whether the entry's window is of known size along the innermost axis, and no single one, and
+    has several results there."""
     (op,) = (op for op in function.block.ops if op.name == "reduce_window")
     window = ReduceWindow.of(op)
     if not window.window:
         return False
     taps = window.window[-1]
     width = dims.product((taps, window.strides[-1], window.window_dilation[-1]))
-    return taps != 1 and isinstance(width, int) and width <= _BLOCK // 2
+    is_row = taps != 1 != tensor_type(op.result).shape[-1]
+    return is_row and isinstance(width, int) and width <= _BLOCK // 2
 
 
 class _RowsLowering(WindowLowering):

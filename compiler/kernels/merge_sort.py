@@ -1,10 +1,10 @@
 """A stable merge sort of lines in loop IR: what sort and top_k share.
 
 A line is read in blocks of eight elements, which are sorted in registers by exchanges of
-neighbours. Passes then merge runs of twice the length each, from one half of a buffer to
-the other; the last pass writes the result. The buffer is scratch memory, or a workspace
-of the call where a line is too long for it or has no known bound. Whatever the comparator
-answers (an order that NaN breaks, say), the result is a permutation of the line.
+neighbours. Passes then merge runs of twice the length each, two merges in turns, from one half
+of a buffer to the other; the last pass writes the result. The buffer is scratch memory, or a
+workspace of the call where a line is too long for it or has no known bound. Whatever the
+comparator answers (an order that NaN breaks, say), the result is a permutation of the line.
 """
 
 from __future__ import annotations
@@ -85,21 +85,20 @@ class MergeSort:
         with b.for_(0, self._passes(length), 1, [b.value(0), b.value(_BLOCK)]) as loop:
             source, width = loop.carried
             target = b.sub(half, source)
-            double = b.mul(width, 2)
-            into = b.add(base, target)
-            with b.for_(0, length, double) as runs:
-                middle = b.min(b.add(runs.index, width), length)
-                end = b.min(b.add(runs.index, double), length)
-                bounds = (runs.index, middle, end)
-
-                def keep(place: LoopIndex, values: Sequence[Value]) -> None:
-                    self._write(b.add(into, place), values)
-
-                self._merge(b.add(base, source), bounds, end, keep)
+            double, into = b.mul(width, 2), b.add(base, target)
+            from_ = b.add(base, source)
+            with b.for_(0, length, b.mul(double, 2)) as runs:
+                merges = []
+                for start in (runs.index, b.min(b.add(runs.index, double), length)):
+                    middle = b.min(b.add(start, width), length)
+                    end = b.min(b.add(start, double), length)
+                    merges.append(self._merge(from_, (start, middle, end), into))
+                _merge_two(b, *merges)
             loop.yield_(b.value(target), b.value(double))
         source, width = loop.results
-        whole = (0, b.min(width, length), length)
-        self._merge(b.add(base, source), whole, b.dim(limit), store)
+        middle, place = b.min(width, length), b.add(base, source)
+        last = self._merge(place, (0, middle, length), 0)
+        merge_runs(b, (0, b.dim(limit)), last.runs, last.read, self.before, store)
 
     def _passes(self, length: LoopIndex) -> LoopIndex:
         """How many passes stay in the buffer: runs double until two are left."""
@@ -141,10 +140,9 @@ class MergeSort:
         self,
         base: LoopIndex,
         run: tuple[LoopIndex, LoopIndex, LoopIndex],
-        limit: LoopIndex,
-        store: Store,
-    ) -> None:
-        """Merge [first, middle) and [middle, end) at `base` of the buffers, up to `limit`."""
+        into: LoopIndex,
+    ) -> _Merge:
+        """Of [first, middle) and [middle, end) at `base` of the buffers."""
         b = self.builder
         first, middle, end = run
         last = b.sub(end, 1)
@@ -153,7 +151,38 @@ class MergeSort:
             at = b.add(base, b.min(place, last))
             return [b.load(buffer, at) for buffer in self.buffers]
 
-        merge_runs(b, (first, limit), ((first, middle), (middle, end)), read, self.before, store)
+        def store(place: LoopIndex, values: Sequence[Value]) -> None:
+            self._write(b.add(into, place), values)
+
+        return _Merge(b, (first, end), ((first, middle), (middle, end)), read, self.before, store)
+
+
+@dataclass(frozen=True)
+class _Merge:
+    """Stores the elements of two sorted runs, each from its first place up to its end, in order at
+    the places of `span`; of equal ones those of the first run are in front."""
+
+    builder: LoopBuilder
+    span: tuple[LoopIndex, LoopIndex]
+    runs: tuple[tuple[LoopIndex, LoopIndex], tuple[LoopIndex, LoopIndex]]
+    read: Callable[[LoopIndex], list[Value]]
+    before: Before
+    store: Store
+
+    def start(self) -> list[Value]:
+        """Where both runs begin."""
+        return [self.builder.data(first) for first, _ in self.runs]
+
+    def step(self, place: LoopIndex, carried: Sequence[Value]) -> list[Value]:
+        """Store the next element, at a place; where both runs go on."""
+        b, (i, j) = self.builder, carried
+        (_, first_end), (_, second_end) = self.runs
+        take = b.op("and", self.before(self.read(j), self.read(i)), b.compare("lt", j, second_end))
+        take = b.op("or", take, b.compare("ge", i, first_end))
+        # By arithmetic: of a choice compilers make a branch, foreseen half of the time only.
+        step = b.convert(take, I64)
+        self.store(place, self.read(b.add(i, b.mul(step, b.sub(j, i)))))
+        return [b.value(b.add(i, b.sub(1, step))), b.value(b.add(j, step))]
 
 
 def merge_runs(
@@ -164,15 +193,20 @@ def merge_runs(
     before: Before,
     store: Store,
 ) -> None:
-    """Store the elements of two sorted runs, each from its first place up to its end, in order at
-    the places of `span`; of equal ones those of the first run are in front."""
-    (first, first_end), (second, second_end) = runs
-    with b.for_(*span, 1, [b.data(first), b.data(second)]) as loop:
-        i, j = loop.carried
-        left, right = read(i), read(j)
-        take = b.op("and", before(right, left), b.compare("lt", j, second_end))
-        take = b.op("or", take, b.compare("ge", i, first_end))
-        pairs = zip(left, right, strict=True)
-        store(loop.index, [b.op("select", take, y, x) for x, y in pairs])
-        step = b.convert(take, I64)
-        loop.yield_(b.value(b.add(i, b.sub(1, step))), b.value(b.add(j, step)))
+    """Store the elements of two sorted runs in order: see `_Merge`."""
+    merge = _Merge(b, span, runs, read, before, store)
+    with b.for_(*span, 1, merge.start()) as loop:
+        loop.yield_(*merge.step(loop.index, loop.carried))
+
+
+def _merge_two(b: LoopBuilder, first: _Merge, second: _Merge) -> None:
+    """Both, of which the second has no more elements, a step of each in turn: a step waits for the
+    one before it of its own merge."""
+    (start, end), (other, other_end) = first.span, second.span
+    both = b.sub(other_end, other)
+    with b.for_(0, both, 1, [*first.start(), *second.start()]) as loop:
+        mine, others = loop.carried[:2], loop.carried[2:]
+        after = first.step(b.add(start, loop.index), mine)
+        loop.yield_(*after, *second.step(b.add(other, loop.index), others))
+    with b.for_(b.add(start, both), end, 1, loop.results[:2]) as rest:
+        rest.yield_(*first.step(rest.index, rest.carried))

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -633,3 +634,40 @@ def test_memory_functions_do_what_the_standard_says(
         for n in (0, 1, length, 64):
             a, b = bytes(found[:n]), bytes(other[:n])
             assert compare(found.ctypes.data, other.ctypes.data, n) == (a > b) - (a < b)
+
+
+@pytest.mark.skipif(not hasattr(os, "setpriority"), reason="there are no priorities")
+def test_compilers_step_back_for_who_waits_for_them() -> None:
+    group = compilers.Compilers()
+    process = group.start(["sleep", "60"])
+    try:
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(own + 3, 19)
+    finally:
+        process.kill()
+        process.wait()
+    group.leave(process)
+
+
+def test_files_of_known_kernels_are_begun_the_longest_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also across variants; each is compiled once, whoever asks for it then."""
+    monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1000)
+    lengths: list[int] = []
+    compile = toolchain.Build.compile
+
+    def noted(self: toolchain.Build, *arguments: Any) -> Any:
+        lengths.append(len(arguments[2].text))
+        return compile(self, *arguments)
+
+    monkeypatch.setattr(toolchain.Build, "compile", noted)
+    made = {VARIANTS[name]: kernels() for name in ("x86-64-v3", "x86-64-v2")}
+    with toolchain.building_executables(Cache(tmp_path)) as build:
+        build.begin_files(made)
+        assert len(lengths) > 2
+        assert lengths == sorted(lengths, reverse=True)
+        begun = dict(build._begun)
+        first = build.executable(made)(lambda done, count: None)
+        assert begun.items() <= build._begun.items()
+    assert first == toolchain.build_executable(made, Cache(tmp_path / "other"))

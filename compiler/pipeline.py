@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -69,7 +70,7 @@ from ingot.compiler.stream.plan_memory import plan_memory
 from ingot.compiler.targets.target import Building, Target, building_objects, choose_targets
 from ingot.compiler.vm import convert as vm_convert
 from ingot.compiler.vm.build_module import TargetCode, build_module
-from ingot.hal.errors import CompileError
+from ingot.hal.errors import CompileError, Error
 from ingot.hal.header import constants, read
 
 __all__ = ["DISPATCH_PASSES", "QUEUE_PASSES", "compile", "compile_changed"]
@@ -295,12 +296,13 @@ def _begin(
         return
     driver = replace(driver, prefix="sketch.")
     set_precision(module, precision)
-    module = driver.passes(module, GRAPH_PASSES)
-    targets = [each for each in choose(module) if not each.runs_behind]
-    module = driver.passes(module, passes if targets else ())
-    for target in targets:
-        build = building(target)
-        build.begin_all(driver.step("lower_kernels", partial(build.lower, module)))
+    with suppress(Error):  # what is wrong the whole tells, too
+        module = driver.passes(module, GRAPH_PASSES)
+        targets = [each for each in choose(module) if not each.runs_behind]
+        module = driver.passes(module, passes if targets else ())
+        for target in targets:
+            build = building(target)
+            build.begin_all(driver.step("lower_kernels", partial(build.lower, module)))
 
 
 def _finish(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.compiler import compile
+from ingot.compiler import compile, pipeline
 from ingot.compiler.dispatch.ops import Entry
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value
@@ -20,6 +20,7 @@ from ingot.compiler.ir.parser import parse
 from ingot.compiler.kernels.classes import lower_entries
 from ingot.compiler.kernels.trace import Node
 from ingot.compiler.targets.cpu.toolchain import choose_variants
+from ingot.compiler.targets.target import Building
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.errors import CompileError, InvalidArgument, NotFound, Unsupported
 from ingot.hal.spec import dtype
@@ -251,3 +252,16 @@ def test_compiles_keep_nothing_of_their_programs_alive() -> None:
         ingot.compile(build(softmax, ("f32", (B, 8))), variants=[best_variant()])
         alive.append(_live_nodes())
     assert alive == [alive[0]] * 10
+
+
+def test_a_sketch_that_fails_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, asked = bytes(compile(TEXT)), []
+
+    def begin_all(self: Building, kernels: object) -> None:
+        asked.append(kernels)
+        raise CompileError("no compiler")
+
+    monkeypatch.setattr(pipeline, "read_sketch", lambda source, **reading: parse(TEXT))
+    monkeypatch.setattr(Building, "begin_all", begin_all)
+    assert bytes(compile(TEXT)) == expected
+    assert len(asked) == 1

@@ -27,6 +27,7 @@ __all__ = ["lower_window"]
 
 _BLOCK = 2048  # elements of a row in scratch
 _MOST_TAPS = 16  # side by side, each with code of its own
+_MOST_READ = 16  # lanes whose elements lie apart
 _TOGETHER = 4  # vectors of a row whose taps are combined at a time
 
 
@@ -55,12 +56,14 @@ class _RowsLowering(WindowLowering):
     def __init__(self, function: Function, target: TargetInfo) -> None:
         super().__init__(function, target)
         dtypes = {node.dtype for node in self.nodes if not node.dtype.is_boolean}
-        self.lanes = target.lanes(self.accumulator.running, self.accumulator.operand, *dtypes)
-        self.together = 1
         last = self.walks[-1]
         taps, stride, dilation = (
             dims.known_dim(each) for each in (last.window, last.stride, last.dilation)
         )
+        self.lanes = target.lanes(self.accumulator.running, self.accumulator.operand, *dtypes)
+        if stride > 2:  # its taps are read by vectors of indices, which are long
+            self.lanes = min(self.lanes, _MOST_READ)
+        self.together = 1
         self.taps = [tap * dilation for tap in range(taps)]
         self.stride = stride
         self.block = max((_BLOCK - self.taps[-1]) // stride // self.lanes, 1) * self.lanes

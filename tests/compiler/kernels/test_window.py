@@ -61,6 +61,7 @@ def test_dilation_channels_first_and_symbolic_batch(target) -> None:
         ("f32", "max", (1, 2, 80), (1, 1, 9), (0, 1), (1, 1, 1)),  # one result of a row
         ("bf16", "add", (1, 3, 3), (1, 2, 2), (1, 1), (1, 1, 1)),
         ("i8", "max", (1, 3, 3), (1, 2, 2), (1, 1), (1, 1, 1)),
+        ("u8", "min", (1, 2, 7), (1, 1, 4), (0, -2), (1, 1, 1)),  # whose frame is small
     ],
 )
 def test_rows_of_channels_first(name, kind, window, strides, padding, dilation) -> None:

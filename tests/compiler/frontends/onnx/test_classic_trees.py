@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -191,6 +192,27 @@ def test_a_node_with_several_parents_is_led_to() -> None:
             goes_on = not wide[layout.features[place]] <= layout.thresholds[place]
             place = layout.first[place] + goes_on
         assert layout.leaf_of[place] == at
+
+
+def test_a_forest_takes_memory_in_proportion_to_its_nodes() -> None:
+    """Each node leads to the next one and the one behind that."""
+    count = 2000
+    following = np.arange(count)[:, None] + [3, 4]
+    following[-2:] = [[count + 1, 1], [0, 1]]
+    forest = Forest(
+        features=np.zeros(count + 2, np.int64),
+        thresholds=np.zeros(count + 2, np.float32),
+        children=np.append([0, 0, 1, 1], following),
+        nan_first=np.zeros(count + 2, np.bool_),
+        roots=np.array([2]),
+        leaves=Leaves(2, np.arange(2), np.zeros(2, np.int64), np.ones(2, np.float32)),
+    )
+    tracemalloc.start()
+    layout = lay_out(forest, 1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert layout.depths.tolist() == [2 * count - 1]  # a step to each node, and one to its place
+    assert peak < 1 << 23
 
 
 @pytest.mark.parametrize(

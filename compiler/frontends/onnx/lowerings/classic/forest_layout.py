@@ -100,15 +100,25 @@ class _Slots:
 
 
 def _depths(layout: Layout, is_test: Array, jumps: Array) -> Array:
-    """The greatest number of steps from each root to a leaf."""
-    fronts: list[tuple[Array, Array]] = []  # the nodes that lead on after so many steps
-    reached = np.unique(layout.roots)
-    while len(reached := reached[is_test[reached] | jumps[reached]]):
-        fronts.append((reached, layout.first[reached] + is_test[reached]))
-        unsupported(len(fronts) > len(layout.first), "its nodes lead in a circle: fix the model")
-        reached = np.unique(np.append(layout.first[reached], fronts[-1][1]))
+    """The greatest number of steps from each root to a leaf, found from the leaves on: a node is
+    met when all that it leads to has been."""
+    one, two = np.flatnonzero(is_test | jumps), np.flatnonzero(is_test)
+    parents = np.append(one, two)
+    children = np.append(layout.first[one], layout.first[two] + 1)
+    parents = parents[np.argsort(children, kind="stable")]
+    counts = np.bincount(children, minlength=len(layout.first))  # of the parents of each
+    begins = np.cumsum(counts) - counts
+    left = np.bincount(parents, minlength=len(layout.first))
     heights = np.zeros(len(layout.first), np.int64)
-    for nodes, seconds in reversed(fronts):
-        heights[nodes] = 1 + np.maximum(heights[layout.first[nodes]], heights[seconds])
+    height, reached = 0, np.flatnonzero(left == 0)
+    while len(reached):
+        each = counts[reached]
+        at = np.arange(each.sum()) + np.repeat(begins[reached] - (np.cumsum(each) - each), each)
+        above, height = parents[at], height + 1
+        heights[above] = height
+        np.subtract.at(left, above, 1)
+        reached = np.unique(above)
+        reached = reached[left[reached] == 0]
+    unsupported(bool(left[layout.roots].any()), "its nodes lead in a circle: fix the model")
     depths: Array = heights[layout.roots]
     return depths

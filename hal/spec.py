@@ -143,20 +143,18 @@ class DType:
     @staticmethod
     def from_numpy(numpy_dtype: Any) -> DType:
         """The element type of a NumPy dtype of either byte order. InvalidArgument: none."""
-        found = _DTYPE_OF_NUMPY.get(numpy_dtype)
-        if found is not None:
-            return found
         import numpy as np
 
-        name = np.dtype(numpy_dtype).name
-        found = _DTYPE_OF_NUMPY_NAME.get(name)
+        given = np.dtype(numpy_dtype)
+        found = _DTYPE_OF_NUMPY.get(given)
         if found is None:
-            raise InvalidArgument(
-                f"NumPy dtype {name} has no counterpart; convert with .astype to one of: "
-                + ", ".join(_DTYPE_OF_NUMPY_NAME)
-            )
-        if isinstance(numpy_dtype, np.dtype):
-            _DTYPE_OF_NUMPY[numpy_dtype] = found  # NumPy takes long to name them
+            found = _DTYPE_OF_NUMPY_NAME.get(given.name)
+            if found is None:
+                raise InvalidArgument(
+                    f"NumPy dtype {given.name} has no counterpart; convert with .astype to one of: "
+                    + ", ".join(_DTYPE_OF_NUMPY_NAME)
+                )
+            _DTYPE_OF_NUMPY[given] = found  # NumPy takes long to name them
         return found
 
 
@@ -194,7 +192,7 @@ STATUSES: Mapping[str, Status] = MappingProxyType({row[2]: Status(*row) for row 
 OPCODES: Mapping[str, Opcode] = MappingProxyType({row[2]: Opcode(*row) for row in _rows("op")})
 _DTYPE_OF_CODE = {each.code: each for each in DTYPES.values()}
 _DTYPE_OF_NUMPY_NAME = {each.numpy_name: each for each in DTYPES.values()}
-_DTYPE_OF_NUMPY: dict[object, DType] = {}  # those that were asked for
+_DTYPE_OF_NUMPY: dict[Any, DType] = {}  # those that were asked for
 _OPCODE_OF_CODE = {each.code: each for each in OPCODES.values()}
 
 

@@ -280,8 +280,8 @@ def _architecture(
 def _convolutions(config: Mapping[str, Any], keys: Keys) -> list[bool]:
     """Which layers are convolutions."""
     types, layers = config.get("layer_types"), config.get("num_hidden_layers")
-    kinds = set(types) if isinstance(types, list) and len(types) == layers else {""}
-    if not kinds <= {"conv", "full_attention"}:
+    kinds = types if isinstance(types, list) and len(types) == layers else [""]
+    if not all(each in ("conv", "full_attention") for each in kinds):
         keys.problems.append(
             f"layer_types is {shown(types)}, expected 'conv' or 'full_attention' for each layer"
         )

@@ -25,6 +25,7 @@ __all__ = [
 
 _GREATEST = 1 << 24  # of a size in the metadata
 _LARGEST = 1e30  # of a number
+_MOST_TAPS = 64  # of a convolution, each with code of its own
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,9 @@ def read_keys(
     kinds = (windows, tuple(rotated), tuple(convolved))
     configuration = _read(keys, architecture, ahead, *kinds)
     if keys.problems:
-        raise CompileError("\n  ".join([f"{what} cannot be compiled:", *keys.problems]))
+        raise CompileError(
+            "\n  ".join([f"{what} cannot be compiled:", *dict.fromkeys(keys.problems)])
+        )
     return configuration
 
 
@@ -304,8 +307,11 @@ def _read(
     kv_heads = 1 if rank else max(_kv_heads(keys, layers))
     kv_heads = heads if kv_heads < 0 else kv_heads
     taps = keys.size("shortconv.l_cache", 0)
-    if any(convolved) and not taps:
-        keys.problems.append("layers without keys have no length of a convolution")
+    if taps > _MOST_TAPS or (any(convolved) and not taps):
+        keys.problems.append(
+            f"the key '{keys.name_of('shortconv.l_cache')}' is {taps}, expected a positive integer "
+            f"up to {_MOST_TAPS}"
+        )
     if heads % kv_heads:
         keys.problems.append(f"{kv_heads} heads of keys do not divide {heads} heads of queries")
     key_length = keys.size("attention.key_length", max(width // heads, 1))

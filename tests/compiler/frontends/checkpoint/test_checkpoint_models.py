@@ -97,9 +97,9 @@ def test_a_compiled_folder(tmp_path: Path) -> None:
     _close(last, expected[1])
 
 
-def _refused(folder: Path, changes: Any = (), **weights: Any) -> str:
-    """What is said of the llama model with keys changed (None: left out) and other tensors."""
-    config, found, _ = read_model("llama")
+def _refused(folder: Path, changes: Any = (), model: str = "llama", **weights: Any) -> str:
+    """What is said of a model with keys changed (None: left out) and other tensors."""
+    config, found, _ = read_model(model)
     config |= dict(changes)
     found |= {name.replace("__", "."): each for name, each in weights.items()}
     config = {key: value for key, value in config.items() if value is not None}
@@ -136,6 +136,9 @@ def test_what_is_wrong_is_told_with_the_names_of_the_folder(tmp_path: Path) -> N
     assert "the base of rotations is 1.0" in text
     assert "the key 'rope_parameters.truncate' is 3, expected true or false" in text
     assert "the key 'rope_parameters.factor' is [], expected a positive number" in text
+    text = _refused(tmp_path, {"layer_types": [["conv"]] * 4, "conv_L_cache": 65}, "lfm2")
+    assert "layer_types is [['conv'], ['conv'], ['conv'], ['conv']], expected 'conv' or" in text
+    assert "the key 'conv_L_cache' is 65, expected a positive integer up to 64" in text
     assert "model_type in config.json is 'bert'" in _refused(tmp_path, {"model_type": "bert"})
     text = _refused(tmp_path, {"num_hidden_layers": 1 << 20})
     assert "'num_hidden_layers' is 1048576, but there are only 21 tensors" in text

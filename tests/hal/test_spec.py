@@ -45,7 +45,7 @@ def test_big_endian_dtype_is_the_same_element_type() -> None:
 def test_dtype_without_counterpart_is_refused_with_the_choices() -> None:
     with pytest.raises(errors.InvalidArgument, match=r"datetime64.*float32"):
         spec.DType.from_numpy(np.dtype("datetime64[s]"))
-    with pytest.raises(InvalidArgument, match="NumPy dtype void32 has no counterpart"):
+    with pytest.raises(errors.InvalidArgument, match="NumPy dtype void32 has no counterpart"):
         spec.DType.from_numpy([("real", "f4")])
     with pytest.raises(errors.InvalidArgument, match=r"unknown dtype 'float'.*f32"):
         spec.dtype("float")

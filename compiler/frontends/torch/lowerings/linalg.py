@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.matrices import (
     Array,
     Scope,
@@ -31,6 +31,7 @@ from ingot.compiler.frontends.matrices.exponential import exponential
 from ingot.compiler.frontends.matrices.jacobi import svd
 from ingot.compiler.frontends.matrices.reflectors import product, qr
 from ingot.compiler.frontends.matrices.schur import eigenvectors, schur
+from ingot.compiler.frontends.normalizing import widen
 from ingot.compiler.frontends.torch.complex_values import ComplexValue, complex_lowering
 from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
@@ -87,9 +88,13 @@ class _Matrices:
         self.c, self.scope = c, Scope(c.builder)
 
     def of(self, x: Operand, rank: int = 2) -> Array:
-        """[..., m, n] as [b, m, n]."""
-        parts = x.parts if isinstance(x, ComplexValue) else (x,)
-        return batched(self.scope, parts, rank)
+        """[..., m, n] as [b, m, n]; f16 and bf16 as f32."""
+        return batched(self.scope, self._parts(x), rank)
+
+    def _parts(self, x: Operand) -> tuple[Value, ...]:
+        if isinstance(x, ComplexValue):
+            return x.parts
+        return (widen(self.c, x) if type_of(x).dtype.is_float else x,)
 
     def together(
         self, a: Operand, b: Operand, *, with_vectors: bool = False
@@ -105,7 +110,7 @@ class _Matrices:
     def _spread(self, x: Operand, shape: Sequence[Dim], batch: Sequence[Dim]) -> Array:
         parts = [
             self.c.broadcast_to(self.c.reshape(each, shape), (*batch, *shape[-2:]))
-            for each in (x.parts if isinstance(x, ComplexValue) else (x,))
+            for each in self._parts(x)
         ]
         return batched(self.scope, parts)
 

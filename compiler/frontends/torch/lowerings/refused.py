@@ -1,4 +1,5 @@
-"""Ops that are refused with what to do: those that only training has, and a write that resizes."""
+"""Ops that are refused with what to do: those that only training has, symmetric factors,
+and a write that resizes."""
 
 from __future__ import annotations
 
@@ -18,7 +19,13 @@ refuse(
 )
 refuse(
     TRAINING,
+    "aten._batch_norm_with_update_functional.default",
     "aten._native_batch_norm_legit_functional.default",
+)
+refuse(
+    "symmetric matrices are not factored: use torch.linalg.lu_factor and lu_solve",
+    "aten.linalg_ldl_factor_ex.default",
+    "aten.linalg_ldl_solve.default",
 )
 refuse(
     "it resizes the memory of a tensor: make a new tensor of the size",

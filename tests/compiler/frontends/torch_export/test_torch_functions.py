@@ -13,6 +13,7 @@ import pytest
 
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
+from ingot.hal.spec import dtype as dtype_of
 
 pytest.importorskip("torch.export")  # a folder that is called torch is none
 torch = import_module("torch")
@@ -196,6 +197,16 @@ def test_orthogonal_polynomials_agree(dtype: Any) -> None:
     near = 1e-9 if dtype is torch.float64 else 2e-4
     check(lambda x, n: [each(x, n) for each in functions], x, n, near=near)
     check(lambda x: [each(x, 5) for each in functions], points, near=near)
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_exponentials_of_matrices_of_16_bits_are_computed_in_f32(name: str) -> None:
+    x = drawn(2, 3, 3).to(torch.float16 if name == "f16" else torch.bfloat16)
+    program = torch.export.export(Calls(L.matrix_exp), (x,), strict=False)
+    given = x.float().numpy().astype(dtype_of(name).numpy)
+    (found,) = interpret(read_source(program), "main", [given])
+    expected = L.matrix_exp(x.float()).numpy()
+    np.testing.assert_allclose(found.astype(np.float32), expected, 4e-3, 1e-3)
 
 
 def test_pseudo_inverses_without_a_least_value_leave_out_rounding_errors() -> None:

@@ -1,7 +1,7 @@
 """A folder of compiled objects and packed weights, found by the hash of all that went into them.
 
 The folder is `$INGOT_CACHE`, else `ingot` in the XDG cache folder. It is private (0700);
-files appear by rename, so readers never see half of one; a file carries the hash of its
+files appear by rename, so readers never see half of one; a file carries the hash of its key and
 content, and one that does not match is ignored. Where nothing can be written, nothing is
 cached and nothing fails. What the OpenCL driver keeps is in the same folder.
 """
@@ -20,7 +20,8 @@ from typing import NamedTuple
 __all__ = ["Cache", "CachedFile", "default_cache"]
 
 _DIGEST_LENGTH = 32
-_OURS = re.compile(r"(opencl-|weights-)?[0-9a-f]{64}|\.new-\w+")
+_ENTRY = "entry-"  # files that begin with a hash; others have checks of their own
+_OURS = re.compile(r"(entry-|opencl-|weights-)?[0-9a-f]{64}|\.new-\w+")
 
 
 class CachedFile(NamedTuple):
@@ -41,19 +42,20 @@ class Cache:
         """What was written for the key, or None."""
         if self.folder is None:
             return None
+        path = self.folder / f"{_ENTRY}{key}"
         try:
-            if not (self.folder / key).is_file():  # a pipe never ends
+            if not path.is_file():  # a pipe never ends
                 return None
-            data = (self.folder / key).read_bytes()
-            os.utime(self.folder / key)  # so that `trim` knows that it is used
-        except OSError:
+            data = path.read_bytes()
+            os.utime(path)  # so that `trim` knows that it is used
+        except (MemoryError, OSError):
             return None
         digest, content = data[:_DIGEST_LENGTH], data[_DIGEST_LENGTH:]
-        return content if hashlib.sha256(content).digest() == digest else None
+        return content if _digest(key, content) == digest else None
 
     def write(self, key: str, content: bytes) -> None:
         """Keep the content for the key, if the folder can be written."""
-        self.write_file(key, hashlib.sha256(content).digest() + content)
+        self.write_file(f"{_ENTRY}{key}", _digest(key, content) + content)
 
     def file(self, key: str) -> Path | None:
         """The file that `write_file` made for the key, or None."""
@@ -77,7 +79,8 @@ class Cache:
             os.replace(name, self.folder / key)
         except OSError:
             if name:
-                Path(name).unlink(missing_ok=True)
+                with suppress(OSError):
+                    Path(name).unlink()
 
     def files(self) -> list[CachedFile]:
         """What is in it, what was not used for longest first."""
@@ -102,6 +105,12 @@ class Cache:
             with suppress(OSError):
                 file.path.unlink()
             rest -= file.length
+
+
+def _digest(key: str, content: bytes) -> bytes:
+    found = hashlib.sha256(key.encode())
+    found.update(content)
+    return found.digest()
 
 
 def default_cache() -> Cache:

@@ -12,9 +12,10 @@ from typing import Any
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.native import ffi, keep_error, lib, raised
 
-__all__ = ["set_limits"]
+__all__ = ["LONGEST", "set_limits"]
 
 _LARGEST = 2**63 - 1
+LONGEST = _LARGEST // 10**9  # seconds
 
 
 def set_limits(options: Any, max_steps: int | None, timeout: float | None) -> None:
@@ -24,7 +25,7 @@ def set_limits(options: Any, max_steps: int | None, timeout: float | None) -> No
     if timeout is not None and (not isinstance(timeout, (int, float)) or not timeout > 0):
         raise InvalidArgument(f"timeout is {timeout!r}, but must be seconds above 0")
     options.max_steps = min(max_steps or 0, _LARGEST)
-    nanoseconds = min(timeout or 0, _LARGEST / 1e9) * 1e9  # also of infinity
+    nanoseconds = float(min(timeout or 0, LONGEST)) * 1e9  # also of infinity
     options.timeout = min(max(int(nanoseconds), int(timeout is not None)), _LARGEST)
     options.should_stop = lib.ingot_python_should_stop
 

@@ -370,6 +370,8 @@ def _program(
     def make(weights: Any) -> Program:
         return Program(source, opened, weights, **options)
 
+    if not isinstance(share_weights, (bool, str)):
+        raise InvalidArgument(f"share_weights is {share_weights!r}, but must be a bool or a scope")
     if share_weights is False:
         program = make(parameters)
     else:

@@ -23,7 +23,7 @@ from ingot.hal.errors import (
 from ingot.hal.file_kind import COPY_AGAIN, START_LENGTH, why_no_file, why_no_module
 from ingot.hal.native import Handle, Uncopied, check, ffi, lib, raise_kept, text
 from ingot.hal.whole_file import c_text, open_regular
-from ingot.runtime.limits import set_limits
+from ingot.runtime.limits import LONGEST, set_limits
 from ingot.runtime.natives import Natives
 from ingot.runtime.parameters import open_parameters
 from ingot.runtime.signature import Signature, Value, read_signature, read_variables
@@ -63,6 +63,8 @@ class Program(Uncopied):
         memory_limit: int | None = None,
         shares_slab: bool = False,
     ) -> None:
+        verify, zero_memory = _flag("verify", verify), _flag("zero_memory", zero_memory)
+        shares_slab = _flag("shares_slab", shares_slab)
         given = {"zero_memory": zero_memory, "memory_limit": _limit(memory_limit)}
         options = ffi.new("ingot_program_options_t *", given)
         set_limits(options.limits, None, timeout)
@@ -182,7 +184,7 @@ def _rest(timeout: float | None, begin: float) -> float | None:
     """What is left of a timeout since `begin`. DeadlineExceeded: nothing."""
     if not isinstance(timeout, (int, float)):
         return timeout
-    rest = timeout - (time.monotonic() - begin)
+    rest = min(timeout, LONGEST) - (time.monotonic() - begin)
     if rest <= 0:
         raise DeadlineExceeded(f"load has run longer than its timeout of {timeout} s")
     return rest
@@ -211,6 +213,12 @@ def read_metadata(module: Any) -> dict[str, Any]:
     written = bytes(ffi.buffer(info.metadata, info.metadata_length))
     found: dict[str, Any] = json.loads(written or b"{}")
     return found
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, int):
+        raise InvalidArgument(f"{name} is {value!r}, but must be True or False")
+    return bool(value)
 
 
 def _limit(memory_limit: int | None) -> int:

@@ -20,7 +20,7 @@ from ingot.hal.device import Device
 from ingot.hal.errors import DeadlineExceeded, FailedPrecondition
 from ingot.hal.native import check, ffi, lib
 from ingot.runtime import natives
-from ingot.runtime.limits import set_limits
+from ingot.runtime.limits import LONGEST, set_limits
 from ingot.runtime.program import Program
 from ingot.runtime.recording import environment_recording
 from ingot.runtime.submission import check_wait, forget_submissions, wait_until_idle, why_not_wait
@@ -111,7 +111,7 @@ class Session:
     def call_in_time(self, frame: Any, max_steps: int | None, timeout: float) -> Any:
         """The status of a call that has `timeout` seconds, with those of waiting for its turn."""
         check_wait(self.pending)
-        lock, end = self.lock, time.monotonic() + timeout
+        lock, end = self.lock, time.monotonic() + min(timeout, LONGEST)
         is_inside = lock._is_owned()  # of a call, from which C refuses another
         try:
             if not is_inside:

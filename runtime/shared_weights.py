@@ -67,7 +67,7 @@ def load_shared(
 
 
 def _key(source: Any, device: Device, sources: Sources, scope: str | None, cache: Cache) -> str:
-    found = sha256(f"{device.uri} {device.description} {scope}".encode())
+    found = sha256(_line(f"{device.uri} {device.description} {scope}"))
     if isinstance(source, (str, os.PathLike)):
         with open_regular(source) as file:
             found.update(file.read(HEAD_LENGTH))

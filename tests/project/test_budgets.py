@@ -36,8 +36,8 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1380,
     "csrc/vm": 2330,
-    "hal": 2525,
-    "runtime": 3190,
+    "hal": 2535,
+    "runtime": 3200,
     "python/ingot": 4102,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1620,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 117650
+IN_ALL = 117665
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

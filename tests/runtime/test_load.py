@@ -255,3 +255,15 @@ def test_a_file_that_is_cut_kills_nothing(tmp_path: Path, large: bool) -> None:
     np.testing.assert_array_equal(model.fork()([1.0, 2.0]), [1, 2])
     if large:
         assert model.fork(state=False).state()["v"].numpy()[-1] == 255
+
+
+@pytest.mark.parametrize("name", ["verify", "zero_memory", "shares_slab", "share_weights"])
+@pytest.mark.parametrize("value", [None, 1.5, [], np.zeros(2)])
+def test_options_that_are_no_flags_are_named(name: str, value: Any) -> None:
+    with pytest.raises(ingot.InvalidArgument, match=f"^{name} is .*, but must be "):
+        ingot.load(copy_module(), **{name: value})
+
+
+def test_a_timeout_of_any_length_is_taken() -> None:
+    assert ingot.load(copy_module(), timeout=10**400)([1.0, 2.0]).numpy().tolist() == [1, 2]
+    assert ingot.load(copy_module()).main.call([1, 2.0], timeout=10**400).numpy().tolist() == [1, 2]

@@ -360,15 +360,37 @@ def test_what_was_not_used_for_longest_leaves_the_cache(tmp_path: Path) -> None:
     keys = [f"{place:064x}" for place in range(4)]
     for place, key in enumerate(keys):
         cache.write(key, bytes(100))
-        os.utime(tmp_path / key, (place, place))
+        os.utime(tmp_path / f"entry-{key}", (place, place))
     (tmp_path / "notes.txt").write_text("not ours")
     assert cache.read(keys[0]) == bytes(100)  # which makes it the newest
-    assert [file.path.name for file in cache.files()] == [*keys[1:], keys[0]]
+    names = [f"entry-{key}" for key in keys]
+    assert [file.path.name for file in cache.files()] == [*names[1:], names[0]]
     cache.trim(2 * (100 + 32))
-    assert [file.path.name for file in cache.files()] == [keys[3], keys[0]]
+    assert [file.path.name for file in cache.files()] == [names[3], names[0]]
     cache.trim(0)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     assert Cache(None).files() == Cache(tmp_path / "gone").files() == []
+
+
+def test_entries_that_are_damaged_or_are_those_of_others_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, keys = Cache(tmp_path), ["a" * 64, "b" * 64]
+    for key in keys:
+        cache.write(key, key.encode())
+    one, two = (tmp_path / f"entry-{key}" for key in keys)
+    data = one.read_bytes()
+    for other in (two.read_bytes(), data[:-1], data + b"a", b""):
+        one.write_bytes(other)
+        assert cache.read(keys[0]) is None
+    one.write_bytes(data)
+    assert cache.read(keys[0]) == keys[0].encode()
+
+    def fail(path: Path) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Path, "read_bytes", fail)  # as of a file with a hole
+    assert cache.read(keys[0]) is None
 
 
 def test_cache_folder_is_private_and_may_be_missing(

@@ -199,8 +199,8 @@ class Walk:
         outputs = [each for out in node["outputs"] for each in _output_names(out)]
         hint = outputs[0] if outputs else "size"
         sizes = [dim for type in declared if type is not None for dim in type.shape]
-        known = graph.get("sym_int_values") or {}
-        sizes += [self._types.dim(known[name]) for name in outputs if name in known]
+        known = (self._noted_size(name, graph) for name in outputs)
+        sizes += [dim for dim in known if dim is not None]
         for dim in sizes:
             name = single_symbol(dim)
             if name is not None and self._types.is_unbacked(name) and name not in self._names:
@@ -221,11 +221,11 @@ class Walk:
     ) -> list[TensorType | None]:
         """The declared types of the results of a node, with sizes that were learnt of these."""
         names = [name for each in node["outputs"] for name in _output_names(each)]
-        sizes = graph.get("sym_int_values") or {}
         types = [*declared, *[None] * len(results)][: len(results)]
         for name, type, made in zip(names, types, results, strict=False):
-            if name in sizes:
-                self._learn(self._types.dim(sizes[name]), made)
+            size = self._noted_size(name, graph)
+            if size is not None:
+                self._learn(size, made)
             if type is not None and isinstance(made, (Value, ComplexValue)):
                 for dim, own in zip(type.shape, made.typed(TensorType).shape, strict=False):
                     self._learn(dim, own)
@@ -233,6 +233,17 @@ class Walk:
             type and TensorType(type.dtype, tuple(map(self._types.learnt, type.shape)))
             for type in types
         ]
+
+    def _noted_size(self, name: str, graph: Any) -> Dim | None:
+        """What the program notes of a result that is a size; None where it says nothing that can
+        be read, such as which of two sizes it is."""
+        noted = (graph.get("sym_int_values") or {}).get(name)
+        if noted is None:
+            return None
+        try:
+            return self._types.dim(noted)
+        except ValueError:
+            return None
 
     def _learn(self, declared: Any, made: Any) -> None:
         """A symbol that torch made for a size, and that no op defines, stands for what was made."""

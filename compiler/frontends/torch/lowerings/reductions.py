@@ -90,12 +90,12 @@ def arg_min(c: Context, x: Value, dim: int | None = None, keepdim: bool = False)
     return _place(c, x, dim, keepdim, "arg_min")
 
 
-@lowering("aten.any.default", "aten.any.dim", "aten.any.dims")
+@lowering("aten.any.default", "aten.any.dim", "aten.any.dims", "aten._is_any_true.default")
 def any_of(c: Context, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
     return _reduced(c, c.convert(x, "i1"), dim, keepdim, "or")
 
 
-@lowering("aten.all.default", "aten.all.dim", "aten.all.dims")
+@lowering("aten.all.default", "aten.all.dim", "aten.all.dims", "aten._is_all_true.default")
 def all_of(c: Context, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
     return _reduced(c, c.convert(x, "i1"), dim, keepdim, "and")
 

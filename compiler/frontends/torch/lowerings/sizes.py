@@ -80,6 +80,19 @@ def least(c: Context, a: Dim, b: Dim) -> Dim:
     return dims.minimum(a, b)
 
 
+@lowering("torch.sym_ite")
+def chosen(c: Context, condition: Any, a: Dim, b: Dim) -> Dim:
+    """One of two sizes, by what is known of sizes or by a truth value of data, which is read."""
+    if not _whole(a, b):
+        raise UnsupportedNode("it chooses between floats: use torch.where")
+    if isinstance(condition, Value):
+        return _as_dim(c, c.op("select", condition, c.scalar(a, "i64"), c.scalar(b, "i64")))
+    holds = c.amounts.symbols.decide(condition)
+    if holds is None:
+        raise UnsupportedNode("it chooses by sizes that only the call knows: use torch.cond")
+    return a if holds else b
+
+
 @lowering("torch.sym_float")
 def as_float(c: Context, a: Scalar) -> Any:
     return float(a) if isinstance(a, (int, float)) else c.scalar(a, _F64)
@@ -111,7 +124,7 @@ def truncate(c: Context, a: Scalar) -> Dim:
 def _compared(direction: str) -> Callable[..., Any]:
     def lower(c: Context, a: Scalar, b: Scalar) -> Any:
         if isinstance(a, (int, Expr)) and isinstance(b, (int, Expr)):
-            return (Atom(direction, a - b),)
+            return [(Atom(direction, a - b),)]  # one result, a conjunction
         return c.compare(direction, c.scalar(a, _F64), c.scalar(b, _F64))
 
     return lower
@@ -124,7 +137,7 @@ for _direction in ("eq", "ne", "lt", "le", "gt", "ge"):
 @lowering("_operator.and_")
 def both(c: Context, a: Any, b: Any) -> Any:
     if isinstance(a, tuple) and isinstance(b, tuple):
-        return (*a, *b)
+        return [(*a, *b)]
     raise UnsupportedNode("of truth values of sizes only `and` is supported")
 
 

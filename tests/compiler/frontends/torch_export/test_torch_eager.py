@@ -17,6 +17,7 @@ from ingot.compiler.graph.forms.fuse_scales import fuse_scales
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import to_text
 from ingot.compiler.read_source import read_source
+from tests.support.devices import load_best
 
 pytest.importorskip("torch.export")  # a folder that is called torch is none
 torch = import_module("torch")
@@ -121,6 +122,28 @@ def test_blocks_of_images_and_weights_of_given_lengths_need_no_decomposition() -
     found = interpret(read_source(data.getvalue()), "main", [x.numpy()])
     for each, expected in zip(found, model(x), strict=True):
         np.testing.assert_allclose(each, expected.detach().numpy(), 1e-4, 1e-5)
+
+
+def test_what_a_model_checks_of_data_is_checked() -> None:
+    class Fills(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any, mask: Any, count: Any) -> Any:
+            torch._check_tensor_all(mask.sum() * 2 == 4, lambda: "the mask does not fit")
+            n = count.item()
+            torch._check(n + 1 <= x.shape[0])
+            y = torch.broadcast_tensors(x, x.new_zeros(2, 1))[0]
+            return y.masked_scatter(mask, x.flip(0) * 2), x[:n]
+
+    auto, mask = torch.export.Dim.AUTO, torch.tensor([False, True, True, False, False])
+    shapes, x, count = ({0: auto}, {0: auto}, None), torch.randn(5), torch.tensor(3)
+    program = torch.export.export(Fills(), (x, mask, count), dynamic_shapes=shapes)
+    model = load_best(program)
+    given = [each.numpy() for each in (x, mask, count)]
+    for found, expected in zip(model(*given), Fills()(x, mask, count), strict=True):
+        np.testing.assert_array_equal(found, expected.numpy())
+    with pytest.raises(ingot.InvalidArgument):
+        model(given[0], ~given[1], given[2])
+    with pytest.raises(ingot.InvalidArgument):
+        model(*given[:2], np.array(5))
 
 
 def test_weights_that_are_written_are_state() -> None:

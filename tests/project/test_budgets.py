@@ -24,7 +24,7 @@ LINES = {
     "compiler/frontends": 38335,
     "compiler/graph": 10750,
     "compiler/ir": 2270,
-    "compiler/kernels": 14295,
+    "compiler/kernels": 14305,
     "compiler/stream": 1615,
     "compiler/targets": 4595,
     "compiler/vm": 2610,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 117680
+IN_ALL = 117685
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

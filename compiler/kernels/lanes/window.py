@@ -61,8 +61,12 @@ class _RowsLowering(WindowLowering):
             dims.known_dim(each) for each in (last.window, last.stride, last.dilation)
         )
         self.lanes = target.lanes(self.accumulator.running, self.accumulator.operand, *dtypes)
-        if stride > 2:  # its taps are read by vectors of indices, which are long
+        length = self.accumulator.running.bytes
+        if stride == 2 and length < 4:  # bytes are shuffled in small vectors
+            self.lanes = min(self.lanes, 16 // length)
+        elif stride > 2:  # its taps are read by vectors of indices, which are long
             self.lanes = min(self.lanes, _MOST_READ)
+        self.most_taps = _MOST_TAPS if stride <= 2 else _MOST_TAPS // 4
         self.together = 1
         self.taps = [tap * dilation for tap in range(taps)]
         self.stride = stride
@@ -159,7 +163,7 @@ class _RowsLowering(WindowLowering):
         """The combined windows of the results from `at` on, in the row."""
         b, lanes = self.builder, self.lanes
         start = b.mul(at, self.stride)
-        if len(self.taps) > _MOST_TAPS:
+        if len(self.taps) > self.most_taps:
             nothing, step = self.accumulator.start(b, lanes, False), self.taps[1]
             with b.for_(0, len(self.taps), 1, nothing) as loop:
                 value = self._column(b.add(start, b.mul(loop.index, step)))
@@ -176,7 +180,7 @@ class _RowsLowering(WindowLowering):
         b, lanes = self.builder, self.lanes
         if self.stride == 1:
             return b.load(self.row, place, lanes)
-        if self.stride == 2 and self.accumulator.running.bytes >= 4:
+        if self.stride == 2:
             low, high = (b.load(self.row, b.add(place, part), lanes) for part in (0, lanes))
             return b.shuffle(low, high, [2 * lane for lane in range(lanes)])
         steps = b.op("mul", b.lanes(lanes), b.value(self.stride))

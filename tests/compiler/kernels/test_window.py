@@ -62,6 +62,9 @@ def test_dilation_channels_first_and_symbolic_batch(target) -> None:
         ("bf16", "add", (1, 3, 3), (1, 2, 2), (1, 1), (1, 1, 1)),
         ("i8", "max", (1, 3, 3), (1, 2, 2), (1, 1), (1, 1, 1)),
         ("u8", "min", (1, 2, 7), (1, 1, 4), (0, -2), (1, 1, 1)),  # whose frame is small
+        ("i8", "max", (1, 2, 15), (1, 1, 2), (7, 7), (1, 1, 1)),
+        ("u8", "max", (1, 2, 15), (1, 1, 4), (7, 7), (1, 1, 1)),
+        ("i16", "min", (1, 1, 3), (1, 1, 2), (1, 1), (1, 1, 1)),
     ],
 )
 def test_rows_of_channels_first(name, kind, window, strides, padding, dilation) -> None:

@@ -6,11 +6,13 @@ Every op begins a stream of its own (`frontends/random_numbers.py`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ingot.compiler.frontends.emitter import shape_of, type_of
 from ingot.compiler.frontends.matrices import Array, Scope
 from ingot.compiler.frontends.random_numbers import Stream
+from ingot.compiler.frontends.special import ndtri
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Region, ScalarType, Value
@@ -19,7 +21,7 @@ from ingot.hal.spec import dtype
 __all__: list[str] = []
 
 _I64 = dtype("i64")
-_MOST = 1e6  # steps in which a count is found
+_MOST = 1e5  # of a mean whose counts are found one by one
 
 
 @lowering("aten.rand.default", "aten.rand_like.default", "aten.uniform.default")
@@ -176,7 +178,7 @@ def poisson(c: Context, rates: Value, *_: Any) -> Value:
     def ratio(rate: Array, count: Array) -> Array:
         return rate / (count + 1)
 
-    return _counted(c, first, ratio, rates)
+    return _counted(c, first, ratio, lambda rate: (rate, rate, rate.scope.like(1, rate)), rates)
 
 
 @lowering("aten.binomial.default")
@@ -192,28 +194,42 @@ def binomial(c: Context, trials: Value, chances: Value, *_: Any) -> Value:
     def ratio(trials: Array, chance: Array, count: Array) -> Array:
         return (trials - count) * chance / ((count + 1) * (1 - chance))
 
-    found = _counted(c, first, ratio, trials, rare)
+    def shape(trials: Array, chance: Array) -> tuple[Array, Array, Array]:
+        mean = trials * chance
+        return mean, mean * (1 - chance), 1 - chance * 2
+
+    found = _counted(c, first, ratio, shape, trials, rare)
     return c.op("select", is_likely, c.op("sub", c.convert(trials, c.dtype), found), found)
 
 
-def _counted(c: Context, first: Any, ratio: Any, *given: Value) -> Value:
+def _counted(
+    c: Context, first: Any, ratio: Any, shape_of_all: Callable[..., tuple[Array, Array, Array]],
+    *given: Value,
+) -> Value:  # fmt: skip
     """The least count up to which the sum of chances is above a fraction that is drawn. `first` is
     the logarithm of the chance of 0, and the chance of each count `ratio` times that of the one
-    before."""
+    before. `shape_of_all`: mean, variance, and third moment over variance. Where the mean is large,
+    the count is that of a normal distribution, bent by the third moment."""
     scope, wide = Scope(c.builder), dtype("f64")
     known = [scope.real(c.convert(each, wide)) for each in given]
     shape = known[0].shape
     drawn = scope.real(c.reshape(Stream(c.builder).fractions(shape, wide), shape))
+    mean, variance, skew = shape_of_all(*known)
+    spread, is_large = variance.sqrt(), mean > _MOST
+    most = mean + spread * 40 + 100  # beyond which only rounding of the sum leads
     chance = first(*known)
 
+    def grows_on(count: Array, total: Array) -> Array:
+        return (total <= drawn) & (count < most) & ~is_large
+
     def goes_on(count: Array, total: Array, chance: Array) -> Array:
-        left = (total <= drawn) & (count < _MOST)
+        left = grows_on(count, total)
         for _ in shape:
             left = left.reduce("or", 0)
         return left
 
     def step(count: Array, total: Array, chance: Array) -> list[Array]:
-        grows = total <= drawn
+        grows = grows_on(count, total)
         more = chance + ratio(*known, count).each("log")
         return [
             scope.where(grows, count + 1, count),
@@ -222,4 +238,8 @@ def _counted(c: Context, first: Any, ratio: Any, *given: Value) -> Value:
         ]
 
     start = [scope.like(0, drawn), chance.each("exp"), chance]
-    return c.convert(scope.repeat(start, goes_on, step)[0].value, c.dtype)
+    found = scope.repeat(start, goes_on, step)[0]
+    z = ndtri(drawn)
+    bent = (mean + spread * z + skew * (z * z - 1) / 6 + 0.5).each("floor")
+    bent = scope.where(bent > 0, bent, 0)
+    return c.convert(scope.where(is_large, bent, found).value, c.dtype)

@@ -450,6 +450,21 @@ def test_draws_have_the_parameters_of_each_element() -> None:
         np.testing.assert_allclose(array.mean(0), mean, 1e-6, 0.1 * np.max(deviation))
 
 
+def test_counts_of_large_means_have_their_parameters() -> None:
+    def draw(rates: Any, trials: Any, chances: Any) -> Any:
+        return torch.poisson(rates), torch.binomial(trials, chances)
+
+    ends = ([3e5, 4e6], [1e8, 1e7], [0.7, 0.02])
+    tensors = [torch.tensor(each).double().expand(3000, 2).contiguous() for each in ends]
+    program = torch.export.export(Calls(draw), tuple(tensors), strict=False)
+    found = interpret(read_source(program), "main", [each.numpy() for each in tensors], state={})
+    rates, trials, chances = (each[0].numpy() for each in tensors)
+    spreads = np.sqrt(rates), np.sqrt(trials * chances * (1 - chances))
+    for array, mean, spread in zip(found, (rates, trials * chances), spreads, strict=True):
+        np.testing.assert_allclose(array.std(0), spread, 0.1)
+        assert (np.abs(array.mean(0) - mean) < 0.1 * spread).all()
+
+
 def test_results_of_torch_s_own_tuples_have_their_names() -> None:
     program = torch.export.export(Calls(lambda x: (x.max(1), x.sort(0))), (LINES,), strict=False)
     names = read_source(program).functions["main"].result_names

@@ -291,6 +291,69 @@ def _patterned(keys: Keys, period: int, layers: int) -> Sequence[bool]:
     return [given < 0 or (given > 0 and each % given < given - 1) for each in range(layers)]
 
 
+def _taps(keys: Keys, is_needed: bool) -> int:
+    """The tokens that a convolution sees; 0: there is none."""
+    taps = keys.size("shortconv.l_cache", 0)
+    if taps > _MOST_TAPS or (is_needed and not taps):
+        keys.problems.append(
+            f"the key '{keys.name_of('shortconv.l_cache')}' is {taps}, expected a positive integer "
+            f"up to {_MOST_TAPS}"
+        )
+    return taps
+
+
+def _experts(keys: Keys) -> tuple[int, int]:
+    """How many experts there are, and how many a token chooses."""
+    experts, chosen = keys.size("expert_count", 0), keys.size("expert_used_count", 0)
+    if chosen > experts or (experts and not chosen):
+        keys.problems.append(f"each token chooses {chosen} of {experts} experts")
+    return experts, chosen
+
+
+def _latent(keys: Keys, key_length: int, value_length: int, turned: int) -> Latent:
+    """The features of heads that follow from rows, of which so many are rotated."""
+    key = keys.size("attention.key_length_mla", key_length)
+    if key <= turned:
+        keys.problems.append(f"{turned} of {key} features of a head are rotated")
+    return Latent(key, keys.size("attention.value_length_mla", value_length))
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """What is read of attention."""
+
+    count: int
+    kv_count: int
+    key_length: int
+    value_length: int
+    latent: Latent | None
+    rope: Rope
+    scale: float
+
+
+def _heads(keys: Keys, architecture: Architecture, layers: int, width: int, context: int) -> _Heads:
+    heads = keys.size("attention.head_count")
+    if width % heads and not keys.has("attention.key_length"):
+        keys.problems.append(f"{heads} heads do not divide the width of {width}")
+    rank = keys.size("attention.kv_lora_rank", 0)
+    kv_heads = 1 if rank else max(_kv_heads(keys, layers))
+    kv_heads = heads if kv_heads < 0 else kv_heads
+    if heads % kv_heads:
+        keys.problems.append(f"{kv_heads} heads of keys do not divide {heads} heads of queries")
+    key_length = keys.size("attention.key_length", max(width // heads, 1))
+    value_length = keys.size("attention.value_length", key_length)
+    turned = keys.size("rope.dimension_count", key_length)
+    rope = read_rope(keys, turned, context, architecture.yarn_log_unit)
+    scored = width // heads if layers == architecture.large_layers else key_length
+    scale = keys.number("query_pre_attn_scalar", scored) ** -0.5
+    latent = _latent(keys, key_length, value_length, turned) if rank else None
+    if latent is not None:
+        key_length, value_length = rank + turned, rank
+        scale = latent.key_length**-0.5 * rope.magnitude**2
+    scale = keys.number("attention.scale", scale)
+    return _Heads(heads, kv_heads, key_length, value_length, latent, rope, scale)
+
+
 def _read(
     keys: Keys,
     architecture: Architecture,
@@ -299,56 +362,24 @@ def _read(
     rotated: tuple[bool, ...],
     convolved: tuple[bool, ...],
 ) -> Configuration:
-    layers = len(windows)
-    width, heads = keys.size("embedding_length"), keys.size("attention.head_count")
-    if width % heads and not keys.has("attention.key_length"):
-        keys.problems.append(f"{heads} heads do not divide the width of {width}")
-    rank = keys.size("attention.kv_lora_rank", 0)
-    kv_heads = 1 if rank else max(_kv_heads(keys, layers))
-    kv_heads = heads if kv_heads < 0 else kv_heads
-    taps = keys.size("shortconv.l_cache", 0)
-    if taps > _MOST_TAPS or (any(convolved) and not taps):
-        keys.problems.append(
-            f"the key '{keys.name_of('shortconv.l_cache')}' is {taps}, expected a positive integer "
-            f"up to {_MOST_TAPS}"
-        )
-    if heads % kv_heads:
-        keys.problems.append(f"{kv_heads} heads of keys do not divide {heads} heads of queries")
-    key_length = keys.size("attention.key_length", max(width // heads, 1))
-    experts, chosen = keys.size("expert_count", 0), keys.size("expert_used_count", 0)
-    if chosen > experts or (experts and not chosen):
-        keys.problems.append(f"each token chooses {chosen} of {experts} experts")
+    width, context = keys.size("embedding_length"), keys.size("context_length")
+    heads = _heads(keys, architecture, len(windows), width, context)
+    experts, chosen = _experts(keys)
     feed = keys.size("feed_forward_length", 0)
-    scored = width // heads if layers == architecture.large_layers else key_length
-    context = keys.size("context_length")
     epsilon = "layer_norm_epsilon" if architecture.is_centered else "layer_norm_rms_epsilon"
-    embedding_scale = keys.number(
-        "embedding_scale", width**0.5 if architecture.scales_embedding else 1.0
-    )
+    embedding_scale = width**0.5 if architecture.scales_embedding else 1.0
     logit_scale = keys.number("logit_scale", 1.0)
-    turned = keys.size("rope.dimension_count", key_length)
-    rope = read_rope(keys, turned, context, architecture.yarn_log_unit)
-    value_length, latent = keys.size("attention.value_length", key_length), None
-    scale = keys.number("query_pre_attn_scalar", scored) ** -0.5
-    if rank:
-        latent = Latent(
-            keys.size("attention.key_length_mla", key_length),
-            keys.size("attention.value_length_mla", value_length),
-        )
-        if latent.key_length <= turned:
-            keys.problems.append(f"{turned} of {latent.key_length} features of a head are rotated")
-        key_length, value_length = rank + turned, rank
-        scale = latent.key_length**-0.5 * rope.magnitude**2
+    taps = _taps(keys, any(convolved))
     return Configuration(
         name=keys.prefix,
         architecture=architecture,
-        layers=layers,
+        layers=len(windows),
         width=width,
-        heads=heads,
-        kv_heads=kv_heads,
-        key_length=key_length,
-        value_length=value_length,
-        latent=latent,
+        heads=heads.count,
+        kv_heads=heads.kv_count,
+        key_length=heads.key_length,
+        value_length=heads.value_length,
+        latent=heads.latent,
         context=context,
         epsilon=keys.number(f"attention.{epsilon}"),
         window=taps or keys.size("attention.sliding_window", 0),
@@ -361,17 +392,17 @@ def _read(
         normalizes_shares=keys.flag("expert_weights_norm", architecture.normalizes_shares),
         share_scale=keys.number("expert_weights_scale", 1.0),
         ahead=ahead,
-        scale=keys.number("attention.scale", scale),
+        scale=heads.scale,
         windows=windows,
         rotated=rotated,
         convolved=convolved,
-        embedding_scale=embedding_scale,
+        embedding_scale=keys.number("embedding_scale", embedding_scale),
         residual_scale=keys.number("residual_scale", 1.0),
         logit_scale=1 / logit_scale if architecture.divides_logits else logit_scale,
         temperature_scale=keys.number("attention.temperature_scale", 0.0),
         swiglu_alpha=keys.number("swiglu_alpha", 1.702),
         swiglu_limit=keys.number("swiglu_limit", 7.0),
-        rope=rope,
+        rope=heads.rope,
     )
 
 

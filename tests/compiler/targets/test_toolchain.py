@@ -618,7 +618,7 @@ def test_a_kernel_is_printed_once_and_its_file_has_few_parts_of_the_headers(
         lengths.append(len(done.stdout))
     assert len(names) == 5
     neg, exp, sin = lengths[3], lengths[0], lengths[2]
-    assert neg < exp < 35_000 < sin < 80_000  # with all parts of the headers it is 130 000
+    assert neg < exp < 35_000 < sin < 82_000  # with all parts of the headers it is 130 000
 
 
 @pytest.mark.parametrize("flags", [[], ["-U__x86_64__"]])

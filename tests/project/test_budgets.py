@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2520,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 38370,
+    "compiler/frontends": 38375,
     "compiler/graph": 10750,
     "compiler/ir": 2270,
     "compiler/kernels": 14305,

@@ -139,9 +139,10 @@ def _svd(call: _Call) -> Sequence[Array]:
     x = call.operand(0)
     whole = call.is_letter("mode", "A")
     if call.is_letter("mode", "N"):  # nobody asks for the vectors, but they have a type
-        declared = call.op.results[2].type
-        assert isinstance(declared, TensorType)
-        whole = declared.shape[-1] == x.shape[1]
+        left, right = (each.type for each in call.op.results[2:4])
+        assert isinstance(left, TensorType)
+        assert isinstance(right, TensorType)
+        whole = (left.shape[-1], right.shape[-2]) == tuple(x.shape[1:])
     u, values, vh, info = svd(x, whole=whole)
     return x, values, u, vh, info
 

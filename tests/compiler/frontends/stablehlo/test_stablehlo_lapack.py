@@ -218,6 +218,20 @@ def test_eigenvalues_that_coincide_have_orthonormal_vectors() -> None:
     assert_near((u * s) @ vh, stack[2].real)
 
 
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (2, 2, 4)])
+def test_singular_values_alone_of_matrices_of_every_shape(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    x[..., 1, :] = x[..., 0, :]
+    values, greatest, rank = results_of(
+        lambda a: (jnp.linalg.svdvals(a), jnp.linalg.norm(a, 2, (-2, -1)),
+                   jnp.linalg.matrix_rank(a)), x,
+    )  # fmt: skip
+    wanted = np.linalg.svd(x, compute_uv=False)
+    assert_near(values, wanted)
+    assert_near(greatest, wanted[..., 0])
+    assert (rank == np.linalg.matrix_rank(x)).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_singular_values(dtype: str) -> None:

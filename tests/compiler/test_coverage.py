@@ -14,7 +14,6 @@ from onnx import TensorProto, helper
 from ingot.command import main
 from ingot.compiler import compile, ir
 from ingot.compiler.coverage import Coverage, survey_source
-from ingot.compiler.targets import target as targets_module
 from ingot.compiler.targets.cpu import toolchain
 from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.coverage import coverage_markdown
@@ -33,8 +32,8 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a C compiler was started")
 
-    monkeypatch.setattr(toolchain, "building_executables", refuse)
-    monkeypatch.setattr(targets_module, "building_executables", refuse)
+    for name in ("begin", "begin_files", "compile", "folder"):
+        monkeypatch.setattr(toolchain.Build, name, refuse)
 
 
 def model(

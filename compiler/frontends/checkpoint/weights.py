@@ -125,10 +125,9 @@ class CheckpointWeights(Weights):
         tensor = self.file.tensors.get(name)
         if isinstance(tensor, CodedTensor):
             return self._of_codes(tensor, name, shape)
-        turned = (*shape[:-2], *shape[:-3:-1])
-        found = shape if tensor is None else tensor.shape
-        if len(shape) == 3 and (self.has_columns or found == turned != shape):
-            numbers = super()._numbers(name, turned, heads)
+        if len(shape) == 3 and self._lies_in_columns(name, shape):
+            experts, length, k = shape
+            numbers = super()._numbers(name, (experts, k, length), heads)
             numbers = self.builder.value("transpose", numbers, permutation=(0, 2, 1))
         else:
             numbers = super()._numbers(name, shape, heads)
@@ -139,6 +138,18 @@ class CheckpointWeights(Weights):
         b = self.builder
         groups = b.value("reshape", numbers, shape=(*shape[:-1], shape[-1] // _GROUP, _GROUP))
         return b.value("reshape", made(groups, b), shape=shape)
+
+    def _lies_in_columns(self, name: str, shape: tuple[int, ...]) -> bool:
+        """Whether weights of joined experts lie as [experts, k, length]."""
+        if self.has_columns:
+            return True
+        tensor, own = self.file.tensors.get(name), self.file.name_of(name)
+        if tensor is None or tensor.shape != (shape[0], shape[2], shape[1]):
+            return False
+        if tensor.shape == shape and own.endswith("_proj"):
+            text = f"has the shape {list(shape)}, which does not tell rows from columns"
+            self.problems[f"tensor '{own}' {text}"] = None
+        return tensor.shape != shape
 
     def _of_codes(self, tensor: CodedTensor, name: str, shape: tuple[int, ...]) -> Value:
         """A weight that is quantised already."""

@@ -24,6 +24,7 @@ from ingot.hal.spec import dtype
 __all__ = ["feed_forward"]
 
 F32, I64 = dtype("f32"), dtype("i64")
+_LEAST = 1e-20  # of a sum of shares
 
 
 def feed_forward(c: Configuration, weights: Weights, x: Value, name: str) -> Value:
@@ -106,7 +107,10 @@ class _Mixture:
         c, b = self.c, self.b
         shares, chosen = self._chosen(x)
         if c.normalizes_shares:
-            shares = over_rows("div", shares, b.value("reduce", shares, axes=(1,), kind="add"), b)
+            sums = b.value("reduce", shares, axes=(1,), kind="add")
+            if c.gating == "sigmoid":  # all of which may be 0
+                sums = b.value("max", sums, b.full(_LEAST, F32, tensor_type(sums).shape))
+            shares = over_rows("div", shares, sums, b)
         if c.share_scale != 1:
             shares = times(shares, c.share_scale, b)
         count = tensor_type(x).shape[0]

@@ -151,6 +151,17 @@ def test_what_is_wrong_is_told_with_the_names_of_the_folder(tmp_path: Path) -> N
         ingot.compile(tmp_path, weights="int3")
 
 
+def test_joined_experts_that_are_square_are_refused(tmp_path: Path) -> None:
+    config, weights, _ = read_model("qwen3 experts of images")
+    config["text_config"]["moe_intermediate_size"] = 32
+    for name in weights:
+        if name.endswith("_proj"):
+            weights[name] = np.ones((6, 64, 64 if "gate" in name else 32), np.float32)
+    write_folder(tmp_path, config, weights)
+    with pytest.raises(ingot.CompileError, match="gate_up_proj' has the shape"):
+        import_checkpoint(tmp_path)
+
+
 def test_damaged_folders_are_compile_errors(tmp_path: Path) -> None:
     config, weights, _ = read_model("llama")
 

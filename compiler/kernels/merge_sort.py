@@ -9,10 +9,11 @@ comparator answers (an order that NaN breaks, say), the result is a permutation 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from ingot.compiler.ir import TensorType, Value, dims
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Bounds, Dim
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.lines import Lines
@@ -35,7 +36,7 @@ Store = Callable[[LoopIndex, Sequence[Value]], None]
 _BLOCK = 8
 
 
-@dataclass
+@dataclasses.dataclass
 class MergeSort:
     """Sorts the lines of `lines`; the `columns` of an element move together.
 
@@ -51,7 +52,7 @@ class MergeSort:
     first_workspace: int
     scratch_length: int = 0
     workspaces: tuple[TensorType, ...] = ()
-    buffers: list[Value] = field(default_factory=list)
+    buffers: list[Value] = dataclasses.field(default_factory=list)
 
     def plan(self, known: Bounds, in_workspace: bool | None = None) -> None:
         """Decide where the buffers lie, unless it is decided."""

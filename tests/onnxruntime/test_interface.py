@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,8 @@ def outside(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
 
 
 def test_every_name_is_there_or_left_out_on_purpose() -> None:
-    names = {name for name in dir(theirs) if not name.startswith("_")}
+    public = {name for name in dir(theirs) if not name.startswith("_")}
+    names = {name for name in public if not isinstance(getattr(theirs, name), ModuleType)}
     assert {name for name in names if not hasattr(ours, name)} <= LEFT_OUT
 
 

@@ -8,7 +8,6 @@ of deeper ones.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +19,7 @@ from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsuppor
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import branches, counted_loop
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 

@@ -336,7 +336,7 @@ def _heads(keys: Keys, architecture: Architecture, layers: int, width: int, cont
     if width % heads and not keys.has("attention.key_length"):
         keys.problems.append(f"{heads} heads do not divide the width of {width}")
     rank = keys.size("attention.kv_lora_rank", 0)
-    kv_heads = 1 if rank else max(_kv_heads(keys, layers))
+    kv_heads = 1 if rank else max(_kv_heads(keys, layers), default=1)
     kv_heads = heads if kv_heads < 0 else kv_heads
     if heads % kv_heads:
         keys.problems.append(f"{kv_heads} heads of keys do not divide {heads} heads of queries")

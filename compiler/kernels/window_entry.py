@@ -113,6 +113,7 @@ class WindowLowering:
         taps = dims.product(walk.window for walk in self.walks)
         count = taps if isinstance(taps, int) else _TYPICAL_TAPS
         self.bytes = operand.dtype.bytes * max(count // 2, 1)  # per position
+        self.scratch_length = 0  # bytes
         self.budget = max(WORKGROUP_BYTES // self.bytes, 1)
         self.grid = Grid.of(self.axes, self.budget, function.symbols, self.together * self.lanes)
 
@@ -121,7 +122,7 @@ class WindowLowering:
         self._nest({}, 0)
         return self.kernel()
 
-    def kernel(self, scratch_length: int = 0) -> Kernel:
+    def kernel(self) -> Kernel:
         """What was built, with the grid of a CPU."""
         function = self.function
         shape = tensor_type(self.op.result).shape
@@ -132,7 +133,7 @@ class WindowLowering:
             workload=self.grid.workload,
             tile=self.grid.tile,
             flops=dims.product([*shape, *window]),
-            scratch_length=scratch_length,
+            scratch_length=self.scratch_length,
             schedule=WindowSchedule(shape, window, self.lanes, self.together, self.grid.tile),
         )
 
@@ -145,8 +146,12 @@ class WindowLowering:
         if depth < len(self.axes) - 1:
             with b.for_(first, end) as loop:
                 self._nest({**places, axis.axis: loop.index}, depth + 1)
-            return
-        step = self.together * self.lanes
+        else:
+            self.innermost(places, first, end)
+
+    def innermost(self, places: dict[Axis, LoopIndex], first: LoopIndex, end: LoopIndex) -> None:
+        """All positions of the innermost axis from the first up to the end."""
+        b, axis, step = self.builder, self.axes[-1], self.together * self.lanes
         full = b.add(first, b.mul(b.div(b.max(b.sub(end, first), 0), step), step))
         with b.for_(first, full, step) as loop:
             vectors = [b.add(loop.index, each * self.lanes) for each in range(self.together)]

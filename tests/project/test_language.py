@@ -26,9 +26,9 @@ from tests.support.language import (
     TEMPLATE,
     TOKENS,
     Shape,
-    logits,
     write_model,
 )
+from tests.support.language_logits import logits
 
 METADATA = {f"tokenizer.{key}": value for key, value in KEYS.items()}
 SHAPE = Shape(layers=1, width=32, heads=2, kv_heads=1, feed=48, vocabulary=264, tied=True)

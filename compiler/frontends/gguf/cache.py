@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from ingot.compiler.frontends.cached_tokens import Line, Tokens, Turned
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.graph.builder import Builder, tensor_type
@@ -51,6 +53,8 @@ class Cache:
 
     def __init__(self, c: Configuration, full: Tokens, local: Tokens, caches: Caches) -> None:
         self.c, self.full, self.local, self.caches = c, full, local, list(caches)
+        lengths = [len(c.cached(layer)) for layer in range(c.layers)]
+        self._first = list(accumulate(lengths, initial=0))  # cache of each layer
         self.positions = full.positions
         """Where the tokens of this call stand in their texts, i64[count]."""
 
@@ -76,7 +80,7 @@ class Cache:
         of the layer first. `sinks` as for `Tokens.attend`."""
         c, is_local = self.c, self.c.has_window(layer)
         tokens, seen = self.local if is_local else self.full, []
-        for place, x in enumerate((k, v), self._first(layer)):
+        for place, x in enumerate((k, v), self._first[layer]):
             self.caches[place], pages = tokens.put(self.caches[place], x)
             seen.append(pages)
         window = c.window if is_local else 0
@@ -88,11 +92,7 @@ class Cache:
     def before(self, x: Value, layer: int) -> list[Value]:
         """x[count, length] of a convolution is put into the cache; what it is of the tokens one,
         two, ... places before each, [count, length], zeros where there are none."""
-        place, (count, length) = self._first(layer), tensor_type(x).shape
+        place, (count, length) = self._first[layer], tensor_type(x).shape
         x = self.local.b.value("reshape", x, shape=(count, 1, length))
         self.caches[place], pages = self.local.put(self.caches[place], x)
         return [self.local.before(pages, distance) for distance in range(1, self.c.window)]
-
-    def _first(self, layer: int) -> int:
-        """The place of a layer's first cache."""
-        return sum(len(self.c.cached(each)) for each in range(layer))

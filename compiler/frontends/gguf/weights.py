@@ -138,7 +138,7 @@ class Weights:
         return self._numbers(f"{name}.weight", shape)
 
     def table(self, name: str, shape: tuple[int, int]) -> Value:
-        """f32[shape], a row for each expert."""
+        """The matrix as it is, f32[shape]."""
         return self._numbers(name, shape)
 
     def embedding(self, ids: Value, width: int) -> Value:

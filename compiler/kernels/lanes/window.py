@@ -76,20 +76,8 @@ class _RowsLowering(WindowLowering):
         self.scratch_length = -(-room * self.accumulator.running.bytes // 64) * 64
         self.row = self.builder.scratch(0, self.accumulator.running)
 
-    def lower(self) -> Kernel:
-        """The kernel."""
-        self._outer({}, 0)
-        return self.kernel(self.scratch_length)
-
-    def _outer(self, places: dict[Axis, LoopIndex], depth: int) -> None:
-        b, axis = self.builder, self.axes[depth]
-        first, end = (
-            self.grid.bounds(b, axis) if axis in self.grid.shared else (0, b.dim(axis.extent))
-        )
-        if depth < len(self.axes) - 1:
-            with b.for_(first, end) as loop:
-                self._outer({**places, axis.axis: loop.index}, depth + 1)
-            return
+    def innermost(self, places: dict[Axis, LoopIndex], first: LoopIndex, end: LoopIndex) -> None:
+        b = self.builder
         with b.for_(first, end, self.block) as loop:
             count = b.min(b.sub(end, loop.index), self.block)
             self._fill(places, loop.index, count)

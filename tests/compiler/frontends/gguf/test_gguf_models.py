@@ -30,10 +30,10 @@ from tests.support.language import (
     PEER_SHAPES,
     SHAPES,
     Shape,
-    logits,
     tensors,
     write_model,
 )
+from tests.support.language_logits import logits
 
 
 def _close(got: Any, expected: Any) -> None:

@@ -311,6 +311,13 @@ def _even_edges(c: Context, x: Value, bins: Dim, ends: Sequence[float] | None) -
     return c.op("select", c.compare("lt", places, left), rising, falling)
 
 
+def _check_none(c: Context, wrong: Value, what: str) -> None:
+    """That none of the elements is true, when the program runs."""
+    axes = list(range(type_of(wrong).rank))
+    number, name = c.reduce(c.convert(wrong, _I64), axes, "add"), partial(c.fresh, "wrong")
+    c.amounts.define_size(c.builder, number, name, f"the number of {what}", 0, 0)
+
+
 _SEGMENTS = {"sum": 0, "mean": 0, "max": -math.inf, "min": math.inf, "prod": 1}
 
 
@@ -332,6 +339,11 @@ def reduce_segments(
     if offsets is None:
         ends = c.op("cumulative", given, axis=1, kind="add", exclusive=False, reverse=False)
         first = c.op("sub", ends, given)
+        if not unsafe:
+            sums = c.reduce(given, [1], "add")
+            wanted = c.broadcast_to(c.size(count), shape_of(sums))
+            _check_none(c, c.compare("ne", sums, wanted), "sums of lengths that are not the axis")
+            _check_none(c, c.compare("lt", given, c.fill(0, like=given)), "lengths below 0")
     else:
         first, ends = (c.sliced(given, 1, at, size - 1 + at) for at in (0, 1))
         size = size - 1

@@ -13,6 +13,7 @@ import pytest
 
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
+from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import dtype as dtype_of
 
 pytest.importorskip("torch.export")  # a folder that is called torch is none
@@ -463,6 +464,17 @@ def test_counts_of_large_means_have_their_parameters() -> None:
     for array, mean, spread in zip(found, (rates, trials * chances), spreads, strict=True):
         np.testing.assert_allclose(array.std(0), spread, 0.1)
         assert (np.abs(array.mean(0) - mean) < 0.1 * spread).all()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "said"), [([1, 2, 2], "are not the axis"), ([-1, 3, 1], "lengths below 0")]
+)
+def test_lengths_of_segments_fit_the_axis(lengths: list[int], said: str) -> None:
+    given = (drawn(3, 2), torch.tensor([1, 0, 2]))
+    function = Calls(lambda x, n: torch.segment_reduce(x, "sum", lengths=n))
+    program = torch.export.export(function, given, strict=False)
+    with pytest.raises(InvalidArgument, match=said):
+        interpret(read_source(program), "main", [given[0].numpy(), np.array(lengths)])
 
 
 def test_results_of_torch_s_own_tuples_have_their_names() -> None:

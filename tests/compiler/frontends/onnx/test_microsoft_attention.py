@@ -373,3 +373,44 @@ def test_attention_of_texts_without_padding() -> None:
             "longest": np.array([longest], np.int32), "three_padded": three,
         }  # fmt: skip
         model.compare(wanted, 1e-5, **given)
+
+
+@pytest.mark.parametrize("past", ["", "self", "cross"])
+def test_attention_of_a_decoder(past: str) -> None:
+    """Against NumPy: onnxruntime has it for one device. Masked keys are those that are true."""
+    length, others, batch, before = 3, 5, 2, 4
+    flags = {"static_kv": past == "cross", "use_past": bool(past), "state": True, "masks": True}
+    arrays: dict[str, Any] = {
+        "wq": drawn(WIDTH, WIDTH) / 8, "wkv": drawn(WIDTH, 2 * WIDTH, seed=1) / 8,
+        "b": drawn(3 * WIDTH, seed=2), **{name: np.array(flag) for name, flag in flags.items()},
+    }  # fmt: skip
+    node = node_of(
+        "DecoderAttention", ["q", "k", "wq", "wkv", "b", "mask", "kc", "vc", *flags],
+        ["y", "new_k", "new_v"], num_heads=HEADS,
+    )  # fmt: skip
+    inputs = [
+        make_value("q", ["s", batch, WIDTH]), make_value("k", ["t", batch, WIDTH]),
+        make_value("mask", [batch, "keys"], TensorProto.BOOL),
+        *(make_value(name, [batch, HEADS, "p", SIZE]) for name in ("kc", "vc")),
+    ]  # fmt: skip
+    x, y = drawn(length, batch, WIDTH, seed=3), drawn(others, batch, WIDTH, seed=4)
+    caches = [drawn(batch, HEADS, before, SIZE, seed=seed) for seed in (5, 6)]
+    weights = np.split(arrays["wkv"], 2, axis=1)
+
+    def heads(rows: Array, weight: Array, at: int) -> Array:
+        made = rows.transpose(1, 0, 2) @ weight + arrays["b"][at * WIDTH : (at + 1) * WIDTH]
+        return made.reshape(batch, -1, HEADS, SIZE).transpose(0, 2, 1, 3)
+
+    pair = [heads(x, each, at) for at, each in enumerate(weights, 1)]
+    if past == "self":
+        pair = [np.concatenate(each, 2) for each in zip(caches, pair, strict=True)]
+    elif past == "cross":
+        pair = caches
+    mask = np.random.default_rng(0).random((batch, pair[0].shape[2])) < 0.3
+    scores = heads(x, arrays["wq"], 0) @ pair[0].swapaxes(2, 3) / SIZE**0.5
+    powers = np.where(mask[:, None, None], 0, np.exp(scores))
+    result = powers / powers.sum(-1, keepdims=True) @ pair[1]
+    result = result.transpose(2, 0, 1, 3).reshape(length, batch, WIDTH)
+    model = of_nodes([node], inputs, arrays)
+    wanted = {"y": result, "new_k": pair[0], "new_v": pair[1]}
+    model.compare(wanted, 1e-5, q=x, k=y, mask=mask, kc=caches[0], vc=caches[1])

@@ -187,6 +187,21 @@ def test_blocks_of_ggml_that_are_not_taken_are_told() -> None:
         )
 
 
+@pytest.mark.parametrize("kind", [0, 1])
+def test_products_with_columns_of_blocks(kind: int) -> None:
+    k, n, blocks = 200, 6, 7
+    scales = (np.abs(drawn(n, blocks, 1)) + 0.1).astype("<f4").view(np.uint8)
+    zeros = draw_codes(4, n, blocks, kind).astype(np.uint8)
+    codes = np.random.default_rng(kind).integers(0, 256, (n, blocks, 16), np.uint8)
+    arrays = {
+        "w": np.concatenate([scales, zeros, codes], axis=2).reshape(-1),
+        "shape": np.array([k, n]),
+    }
+    node = node_of("MatMulFpQ4", ["x", "w", "shape"], ["y"], blk_quant_type=kind)
+    model = of_nodes([node], [make_value("x", ["a", "rows", k])], arrays, floats=["y"])
+    model.check(1e-5, x=drawn(2, 3, k))
+
+
 @pytest.mark.parametrize("rank", [0, 24])
 def test_an_adapter_of_few_bits_is_added(rank: int) -> None:
     k, n, block = 40, 6, 32

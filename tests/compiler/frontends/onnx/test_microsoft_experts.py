@@ -78,3 +78,40 @@ def test_quantised_mixtures(block: int) -> None:
             total[token] += share * (weights[1][expert] @ hidden)
     model = of_nodes([node], INPUTS, arrays)
     model.compare({"y": total.reshape(x.shape)}, 1e-5, x=x, r=routed)
+
+
+@pytest.mark.parametrize("kind", ["swiglu", "relu2"])
+def test_mixtures_of_weights_in_blocks_of_ggml(kind: str) -> None:
+    """Against NumPy: onnxruntime has them for one device. Blocks of Q8_0, of 34 bytes."""
+    rng, routed, mixing = np.random.default_rng(0), drawn(6, EXPERTS), np.abs(drawn(6, EXPERTS))
+    arrays = {
+        name: rng.integers(0, 40, (EXPERTS, 32, 34), np.uint8) for name in ("gate", "up", "down")
+    }
+    for each in arrays.values():
+        each[..., :2] = np.frombuffer(np.float16(0.01).tobytes(), np.uint8)
+    weights = {
+        name: each[..., 2:].view(np.int8) * np.float64(np.float16(0.01))
+        for name, each in arrays.items()
+    }
+    kinds = {"gate_type": 8, "down_type": 8, "up_type": 8}
+    node = node_of(
+        "MoEPacked", ["x", "r", "gate", "up" if kind == "swiglu" else "", "down", "m"], ["y"], k=2,
+        activation_type=kind, normalize_routing_weights=1, routing_epsilon=0.25,
+        routed_scaling_factor=2.5, **kinds,
+    )  # fmt: skip
+    inputs = [*INPUTS, make_value("m", ["tokens", EXPERTS])]
+    x = drawn(3, 2, WIDTH, seed=1)
+    total = np.zeros((6, WIDTH))
+    for token, line in enumerate(x.reshape(6, WIDTH).astype(np.float64)):
+        chosen = np.argsort(-routed[token])[:2]
+        sum_of_shares = mixing[token][chosen].sum() + 0.25
+        for expert in chosen:
+            hidden = weights["gate"][expert] @ line
+            if kind == "relu2":
+                hidden = np.maximum(hidden, 0) ** 2
+            else:
+                hidden *= (weights["up"][expert] @ line) / (1 + np.exp(-hidden))
+            share = 2.5 * mixing[token][expert] / sum_of_shares
+            total[token] += share * (weights["down"][expert] @ hidden)
+    model = of_nodes([node], inputs, arrays)
+    model.compare({"y": total.reshape(x.shape)}, 1e-5, x=x, r=routed, m=mixing)

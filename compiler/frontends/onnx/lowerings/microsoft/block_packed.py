@@ -14,19 +14,23 @@ from ingot.compiler.ir import Value
 from ingot.hal.gguf import BLOCK_TYPES
 from ingot.hal.spec import dtype
 
-__all__: list[str] = []
+__all__ = ["numbers_of_rows"]
 
 _NUMBERS = (2, 6, 8, 13, 14, 16, 17, 18, 20, 22, 23, 30)  # that onnxruntime's kernels take
 _TAKEN = {number: BLOCK_TYPES[number] for number in _NUMBERS}
 
 
 def _numbers(node: Node, rows: Value) -> Value:
-    """f32[..., K] of rows u8[..., bytes]."""
-    number, k = node.integer("packed_type", -1), node.integer("K", 0)
+    return numbers_of_rows(node, rows, "packed_type", node.integer("K", 0))
+
+
+def numbers_of_rows(node: Node, rows: Value, name: str, k: int) -> Value:
+    """f32[..., k] of rows u8[..., bytes], whose type is the attribute `name`."""
+    number = node.integer(name, -1)
     kind = _TAKEN.get(number)
     if kind is None:
         names = ", ".join(f"{at} ({row.name})" for at, row in _TAKEN.items())
-        raise UnsupportedNode(f"its packed_type is {number}: {names} are taken")
+        raise UnsupportedNode(f"its {name} is {number}: {names} are taken")
     unsupported(k < 1 or k % kind.count != 0, f"its K is {k}, of blocks of {kind.count}")
     rows = node.agree_on(rows, type_of(rows).rank - 1, k // kind.count * kind.length)
     if kind.name == "BF16":

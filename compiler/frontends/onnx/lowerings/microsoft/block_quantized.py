@@ -138,6 +138,32 @@ def _of_groups(
     return weight_of_blocks(node, codes, column(scales), zeros, bits, 1)
 
 
+@lowering("MatMulFpQ4", domain=MICROSOFT)
+def matmul_fp_q4(node: Node) -> Value:
+    """x [..., k] times a weight [k, n] whose columns are blocks of bytes: a scale in f32, a zero
+    point where the type is 1, and codes of which each 16 bytes hold 32, the later half high."""
+    x, packed = node.input(0), node.input(1)
+    kind, sizes = node.integer("blk_quant_type", 1), node.known(node.input(2))
+    unsupported(kind not in (0, 1), f"its blk_quant_type is {kind}: 0 and 1 are taken")
+    unsupported(sizes is None or sizes.shape != (2,), "the shape of its weight is not known")
+    assert sizes is not None
+    k, n = (int(each) for each in sizes)
+    unsupported(min(k, n) < 1, f"its weight is {k} by {n}: fix the model")
+    head, blocks = 4 + kind, -(-k // 32)
+    packed = node.agree(packed, (n * blocks * (head + 16),))
+    packed = node.reshape(packed, (n, blocks, head + 16))
+    scales = node.reshape(part(node, packed, 0, 4), (n, blocks, 1, 4))
+    scales = node.reshape(node.op("reinterpret", scales, dtype=dtype("f32")), (n, blocks))
+    zeros = node.convert(node.reshape(part(node, packed, 4, 5), (n, blocks)), "f32")
+    halves = part(node, packed, head, head + 16)
+    four, low = node.fill(4, like=halves), node.fill(15, like=halves)
+    pair = (node.op("and", halves, low), node.op("shift_right_logical", halves, four))
+    codes = node.reshape(node.op("concatenate", *pair, axis=2), (n, blocks * 32))
+    weight = weight_of_blocks(node, codes, scales, zeros if kind else None, 4, 32)
+    weight = node.transpose(part(node, weight, 0, k), (1, 0))
+    return matmul(node, x, weight, type_of(x).dtype)
+
+
 @lowering("MatMulBnb4", domain=MICROSOFT)
 def matmul_bnb4(node: Node) -> Value:
     """x times a weight of numbers out of a table of 16, times the greatest of their block. The

@@ -9,6 +9,7 @@ from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add, halves, silu
 from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
+from ingot.compiler.frontends.onnx.lowerings.microsoft.block_packed import numbers_of_rows
 from ingot.compiler.frontends.onnx.lowerings.microsoft.block_quantized import (
     unpacked,
     weight_of_blocks,
@@ -19,7 +20,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import branches, counted_loop
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import known_dim, product
+from ingot.compiler.ir.dims import Dim, known_dim, product
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -130,6 +131,26 @@ def _coded(node: Node, at: int, zeros_at: int, place: int) -> _Layer:
     return _Layer(weight, node.optional(at + 2))
 
 
+@lowering("MoEPacked", domain=MICROSOFT)
+def packed_mixture(node: Node) -> Value:
+    """Of weights in the blocks of ggml; an expert's numbers are made where it is used."""
+    wide, inner = shape_of(node.input(0))[-1], shape_of(node.input(2))[1]
+    unsupported(not isinstance(wide, int), f"its input {type_of(node.input(0))} has no known width")
+
+    def layer(at: int, name: str, width: Dim) -> _Layer | None:
+        rows = node.optional(at)
+        if rows is None:
+            return None
+
+        def weight(inside: Node, expert: Value) -> Value:
+            return numbers_of_rows(inside, _row(inside, rows, expert), name, known_dim(width))
+
+        return _Layer(weight, None)
+
+    gate, up = layer(2, "gate_type", wide), layer(3, "up_type", wide)
+    return _mix(node, [gate, layer(4, "down_type", inner), up], node.optional(5))
+
+
 def _mix(node: Node, layers: Sequence[_Layer | None], weights: Value | None) -> Value:
     """The sum over the chosen experts of what each makes of a token, times its weight."""
     unsupported(bool(node.integer("use_sparse_mixer", 0)), "its use_sparse_mixer is 1")
@@ -175,8 +196,10 @@ def _shares(node: Node, weights: Value | None) -> Value:
     shares = node.op("select", is_chosen, weights, node.fill(0, like=weights))
     if node.integer("normalize_routing_weights", 0):
         total = node.reduce(shares, [1], "add")
+        total = add(node, total, node.fill(node.number("routing_epsilon", 0.0), like=total))
         shares = node.op("div", shares, node.broadcast_back(total, shape_of(shares), [1]))
-    return node.transpose(shares, (1, 0))
+    factor = node.fill(node.number("routed_scaling_factor", 1.0), like=shares)
+    return node.transpose(node.op("mul", shares, factor), (1, 0))
 
 
 def _greatest(node: Node, scores: Value, k: int) -> Value:
@@ -191,9 +214,13 @@ def _greatest(node: Node, scores: Value, k: int) -> Value:
 
 def _activated(node: Node, first: _Layer, third: _Layer | None, x: Value, expert: Value) -> Value:
     hidden = first.apply(node, x, expert)
-    kind = node.text("activation_type", "relu")
+    packed = node.proto.op_type == "MoEPacked"
+    kind = node.text("activation_type", "swiglu" if packed else "relu")
     if kind in ("swiglu", "geglu"):
         return _gated(node, kind, third, x, expert, hidden)
+    if kind in ("relu2", "relu_squared"):
+        positive = lower_as(node, "Relu", [hidden], {})
+        return node.op("mul", positive, positive)
     names = {"relu": "Relu", "gelu": "Gelu", "identity": "Identity"}  # of Gelu the tanh form
     unsupported(kind not in (*names, "silu"), f"its activation_type is '{kind}'")
     hidden = silu(node, hidden) if kind == "silu" else lower_as(node, names[kind], [hidden], _TANH)

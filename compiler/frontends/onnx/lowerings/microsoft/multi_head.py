@@ -169,6 +169,46 @@ def decoder_masked_multi_head_attention(node: Node) -> tuple[Value | None, ...]:
     return _attend_split(node, q, k, v, 3, 4, 5, node.optional(7) if shared else None)
 
 
+@lowering("DecoderAttention", domain=MICROSOFT)
+def decoder_attention(node: Node) -> tuple[Value | None, ...]:
+    """Of tensors [sequence, batch, features]: of the query with itself, or with the key if
+    `static_kv`, whose keys and values are the cache once there is one."""
+    names = ("static_kv", "use_past", "has_layer_state", "has_key_padding_mask")
+    flags = [node.known_number(place) for place in range(8, 12)]
+    wrong = [name for name, flag in zip(names, flags, strict=True) if flag is None]
+    unsupported(bool(wrong), f"{', '.join(wrong)} are not known: make them initializers")
+    is_static, uses_past, has_state, has_mask = (bool(flag) for flag in flags)
+    has_past = uses_past and has_state
+    query, other, width = node.input(0), node.input(1), shape_of(node.input(0))[2]
+    weight, bias = node.input(3), node.input(4)
+
+    def project(x: Value, matrix: Value, at: int) -> Value:
+        made = matmul(node, node.transpose(x, (1, 0, 2)), matrix, type_of(x).dtype)
+        made = add(node, made, part(node, bias, at * width, (at + 1) * width))
+        heads = heads_of(node, made, node.integer("num_heads", 1))
+        return node.transpose(heads, (0, 2, 1, 3))
+
+    q = project(query, node.input(2), 0)
+    if is_static and has_past:
+        k, v = (node.agree_on(node.input(place), 1, shape_of(q)[1]) for place in (6, 7))
+    else:
+        source = other if is_static else query
+        k, v = (
+            project(source, part(node, weight, at * width, (at + 1) * width), at + 1)
+            for at in (0, 1)
+        )
+        if has_past:
+            k = _join_cache(node, k, node.input(6), None)[0]
+            v = _join_cache(node, v, node.input(7), None)[0]
+    masks: list[Value | None] = []
+    if has_mask:
+        seen = node.op("not", node.agree_on(node.input(5), 1, shape_of(k)[2]))
+        seen = node.reshape(seen, (shape_of(q)[0], 1, 1, shape_of(k)[2]))
+        masks.append(mask_of(node, seen, q, node.number("mask_filter_value", -10000.0)))
+    result, _, _ = attend(node, q, k, v, scale_of(node, shape_of(q)[3]), masks)
+    return node.transpose(merge_heads(node, result), (1, 0, 2)), k, v
+
+
 def _attend_split(
     node: Node, q: Value, k: Value, v: Value, mask: int, bias: int, past: int, used: Value | None
 ) -> tuple[Value | None, ...]:

@@ -1,9 +1,10 @@
-"""Regions of images pooled into a fixed number of bins, by interpolated samples (RoIAlign)."""
+"""Regions of images pooled into a fixed number of bins: by interpolated samples (RoIAlign), or by
+the greatest or the mean of the pixels that a bin covers."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of
 from ingot.compiler.frontends.sampling import filled, linear_weights, read_pixels
@@ -11,9 +12,37 @@ from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
-__all__ = ["roi_align"]
+__all__ = ["image_and_edges", "images_of_bins", "max_roi", "mean_roi", "roi_align"]
 
 _I64 = dtype("i64")
+Sizer = Callable[[Value], Dim]
+"""The dim that a number of rank 0 is, which only the call knows."""
+
+
+def image_and_edges(node: Emitter, rois: Value) -> tuple[Value, Value]:
+    """Regions [r, 5] (image, x, y, x, y) as the images i64[r] and the edges [r, 4]."""
+    image = node.reshape(node.sliced(rois, 1, 0, 1), (shape_of(rois)[0],))
+    return node.convert(image, _I64), node.sliced(rois, 1, 1, 5)
+
+
+def images_of_bins(
+    node: Emitter, x: Value, batch: Value, bins: tuple[int, int]
+) -> tuple[Value, Value]:
+    """[b, c * bins, h, w], of whose channels every bin has its own c: images [b * bins, c, h, w],
+    and which of them the bins of the regions read, of those of the images i64[r]: [r, bins...]."""
+    rows, columns = bins
+    count, channels, *spatial = shape_of(x)
+    own = dims.floordiv(channels, rows * columns)
+    split = node.reshape(x, (count, own, rows * columns, *spatial))
+    images = node.reshape(
+        node.transpose(split, (0, 2, 1, 3, 4)), (count * rows * columns, own, *spatial)
+    )
+    shape = (shape_of(batch)[0], rows, columns)
+    place = node.op("broadcast", batch, shape=shape, dimensions=(0,))
+    for axis, size in enumerate(bins, 1):
+        step = node.op("iota", dtype=_I64, shape=shape, axis=axis)
+        place = node.op("add", node.op("mul", place, node.fill(size, like=place)), step)
+    return images, place
 
 
 def roi_align(
@@ -26,37 +55,52 @@ def roi_align(
     ratio: int,
     scale: float,
     aligned: bool,
+    sizer: Sizer,
     greatest: bool = False,
 ) -> Value:
-    """[b, c, h, w] in regions [r, 4] (x, y, x, y) of the images i64[r]: [r, c, bins...].
+    """[b, c, h, w] in regions [r, 4] (x, y, x, y) of the images i64[r], or i64[r, bins...]:
+    [r, c, bins...].
 
-    A bin is the mean of ratio * ratio samples, or the greatest weighted pixel. Regions are
+    A bin is the mean of ratio * ratio samples, or the greatest weighted pixel; for a ratio of 0,
+    the mean of as many samples on each axis as there are pixels, rounded up. Regions are
     multiplied by `scale`, and moved by half a pixel where `aligned`.
     """
-    shape = (shape_of(rois)[0], *bins, ratio, ratio)
-    at = []
-    for axis, (low, high, size, place) in enumerate(
-        ((1, 3, shape_of(x)[2], 1), (0, 2, shape_of(x)[3], 2))
-    ):
+    edges = []
+    for axis, (low, high) in enumerate(((1, 3), (0, 2))):
         first, last = (_edge(node, rois, column, scale, aligned) for column in (low, high))
         length = node.op("sub", last, first)
         if not aligned:
             length = node.op("max", length, node.fill(1, like=length))
-        length = node.op("div", length, node.fill(bins[axis], like=length))
-        step = node.op("iota", dtype=_I64, shape=shape, axis=place)
-        part = node.op("iota", dtype=_I64, shape=shape, axis=3 + axis)
-        element = type_of(rois).dtype
-        part = node.convert(part, element)
-        part = node.op("add", part, node.fill(0.5, like=part))
-        part = node.op("div", part, node.fill(ratio, like=part))
-        inner = node.op("add", node.convert(step, element), part)
-        wide = [
-            node.op("broadcast", each, shape=shape, dimensions=(0,)) for each in (first, length)
+        edges.append((first, node.op("div", length, node.fill(bins[axis], like=length))))
+    number: Dim = ratio
+    counts = [node.fill(ratio, like=length) for _, length in edges]
+    if ratio < 1:
+        counts = [
+            node.op("max", node.op("ceil", length), node.fill(0, like=length))
+            for _, length in edges
         ]
-        at.append((node.op("add", wide[0], node.op("mul", inner, wide[1])), size))
-    images = node.op("broadcast", node.convert(batch, _I64), shape=shape, dimensions=(0,))
-    samples = _samples(node, x, node.reshape(images, (dims.product(shape),)), at)
-    return _pooled(node, samples, shape, greatest)
+        most = node.reduce(node.op("max", *counts), [0], "max")
+        number = sizer(node.convert(node.op("max", most, node.fill(1, like=most)), _I64))
+    shape = (shape_of(rois)[0], *bins, number, number)
+    at, unused = [], None
+    for axis, ((first, length), count) in enumerate(zip(edges, counts, strict=True)):
+        first, length, count = (
+            node.op("broadcast", each, shape=shape, dimensions=(0,))
+            for each in (first, length, count)
+        )
+        step, part = (
+            node.convert(node.op("iota", dtype=_I64, shape=shape, axis=each), type_of(rois).dtype)
+            for each in (1 + axis, 3 + axis)
+        )
+        if ratio < 1:
+            over = node.compare("ge", part, count)
+            unused = over if unused is None else node.op("or", unused, over)
+        part = node.op("div", node.op("add", part, node.fill(0.5, like=part)), count)
+        at.append(node.op("add", first, node.op("mul", node.op("add", step, part), length)))
+    batch = node.convert(batch, _I64)
+    images = node.op("broadcast", batch, shape=shape, dimensions=tuple(range(type_of(batch).rank)))
+    samples = _samples(node, x, node.reshape(images, (dims.product(shape),)), at, unused)
+    return _pooled(node, samples, shape, node.op("mul", *counts), greatest)
 
 
 def _edge(node: Emitter, rois: Value, column: int, scale: float, aligned: bool) -> Value:
@@ -68,11 +112,15 @@ def _edge(node: Emitter, rois: Value, column: int, scale: float, aligned: bool) 
     return node.op("sub", edge, node.fill(0.5, like=edge)) if aligned else edge
 
 
-def _samples(node: Emitter, x: Value, batch: Value, at: Sequence[tuple[Value, Dim]]) -> list[Value]:
-    """The weighted pixels around each sample, four of [p, c]; 0 far outside of the image."""
+def _samples(
+    node: Emitter, x: Value, batch: Value, at: Sequence[Value], unused: Value | None
+) -> list[Value]:
+    """The weighted pixels around each sample, four of [p, c]; 0 far outside of the image, and for
+    those that are unused."""
     count = shape_of(batch)[0]
-    columns, outside = [], None
-    for value, size in at:
+    columns = []
+    outside = None if unused is None else node.reshape(unused, (count,))
+    for value, size in zip(at, shape_of(x)[2:], strict=True):
         flat = node.reshape(value, (count,))
         far = node.op(
             "or",
@@ -94,14 +142,95 @@ def _samples(node: Emitter, x: Value, batch: Value, at: Sequence[tuple[Value, Di
     return results
 
 
-def _pooled(node: Emitter, corners: Sequence[Value], shape: Sequence[Dim], greatest: bool) -> Value:
-    """The mean of the samples of each bin, or the greatest weighted pixel: [r, c, h, w]."""
+def _pooled(
+    node: Emitter, corners: Sequence[Value], shape: Sequence[Dim], counts: Value, greatest: bool
+) -> Value:
+    """The mean of the samples of each bin, of which a region has `counts`, or the greatest
+    weighted pixel: [r, c, h, w]."""
     total = corners[0]
     for each in corners[1:]:
         total = node.op("max" if greatest else "add", total, each)
     split = node.reshape(total, (*shape, shape_of(total)[1]))
     pooled = node.reduce(split, (3, 4), "max" if greatest else "add")
     if not greatest:
-        number = node.size(dims.product(shape[3:]), type_of(pooled).dtype)
-        pooled = node.op("div", pooled, node.broadcast_to(number, shape_of(pooled)))
+        number = node.op("max", counts, node.fill(1, like=counts))
+        number = node.convert(number, type_of(pooled).dtype)
+        spread = node.op("broadcast", number, shape=shape_of(pooled), dimensions=(0,))
+        pooled = node.op("div", pooled, spread)
     return node.transpose(pooled, (0, 3, 1, 2))
+
+
+def max_roi(
+    node: Emitter, x: Value, rois: Value, batch: Value, bins: tuple[int, int], scale: float
+) -> Value:
+    """[b, c, h, w] in regions [r, 4] of the images i64[r]: the greatest of each bin, which is 0
+    where it covers nothing."""
+    result = node.op("take", x, batch, axis=0, mode="wrap_check")  # [r, c, h, w]
+    lowest = float("-inf") if type_of(x).dtype.is_float else 0.0
+    for place, mask in enumerate(_covered(node, rois, bins, shape_of(x)[2:], scale, 1, 0)):
+        axis = 2 + place
+        own = shape_of(result)
+        full = (*own[:axis], bins[place], *own[axis:])
+        within = node.op("broadcast", mask, shape=full, dimensions=(0, axis, axis + 1))
+        kept = tuple(each for each in range(len(full)) if each != axis)
+        values = node.op("broadcast", result, shape=full, dimensions=kept)
+        masked = node.op("select", within, values, node.fill(lowest, like=values))
+        result = node.reduce(masked, [axis + 1], "max")
+    empty = node.compare("eq", result, node.fill(lowest, like=result))
+    return node.op("select", empty, node.fill(0, like=result), result)
+
+
+def mean_roi(
+    node: Emitter, x: Value, rois: Value, batch: Value, bins: tuple[int, int], scale: float
+) -> Value:
+    """[b, c, h, w] in regions [r, 4], whose bins read the images i64[r, bins...]: the mean of each
+    bin, without the last row and column of the image, which torchvision leaves out."""
+    result = node.op("take", x, batch, axis=0, mode="wrap_check")  # [r, bins..., c, h, w]
+    within, area = None, node.full(1, type_of(x).dtype, shape_of(batch))
+    for place, mask in enumerate(_covered(node, rois, bins, shape_of(x)[2:], scale, 0, 1)):
+        dimensions = (0, 1 + place, 4 + place)
+        spread = node.op("broadcast", mask, shape=shape_of(result), dimensions=dimensions)
+        within = spread if within is None else node.op("and", within, spread)
+        count = node.reduce(node.convert(mask, type_of(x).dtype), [2], "add")
+        wide = node.op("broadcast", count, shape=shape_of(batch), dimensions=(0, 1 + place))
+        area = node.op("mul", area, wide)
+    assert within is not None
+    total = node.op("select", within, result, node.fill(0, like=result))
+    total = node.reduce(total, [4, 5], "add")
+    area = node.op("max", area, node.fill(1, like=area))
+    spread = node.op("broadcast", area, shape=shape_of(total), dimensions=(0, 1, 2))
+    return node.transpose(node.op("div", total, spread), (0, 3, 1, 2))
+
+
+def _covered(
+    node: Emitter, rois: Value, bins: tuple[int, int], spatial: Sequence[Dim], scale: float,
+    added: int, cut: int,
+) -> list[Value]:  # fmt: skip
+    """For each axis, which places the bins of the regions cover: i1[r, bins, size]. Regions end
+    `added` behind their last pixel, the image `cut` before its own."""
+    result = []
+    for (low, high), count, size in zip(((1, 3), (0, 2)), bins, spatial, strict=True):
+        first, last = (
+            node.op("round_away", _edge(node, rois, column, scale, False)) for column in (low, high)
+        )
+        length = node.op("sub", last, first)
+        length = node.op("add", length, node.fill(added, like=length))
+        length = node.op("max", length, node.fill(1, like=length))
+        length = node.op("div", length, node.fill(count, like=length))
+        shape = (shape_of(rois)[0], count, size)
+        number, place = (
+            node.convert(node.op("iota", dtype=_I64, shape=shape, axis=axis), type_of(first).dtype)
+            for axis in (1, 2)
+        )
+        first, length = (
+            node.op("broadcast", each, shape=shape, dimensions=(0,)) for each in (first, length)
+        )
+        after = node.op("add", number, node.fill(1, like=number))
+        begin = node.op("add", node.op("floor", node.op("mul", number, length)), first)
+        end = node.op("add", node.op("ceil", node.op("mul", after, length)), first)
+        zero, limit = node.fill(0, like=begin), filled(node, size - cut, begin)
+        begin, end = (node.op("clamp", zero, each, limit) for each in (begin, end))
+        result.append(
+            node.op("and", node.compare("ge", place, begin), node.compare("lt", place, end))
+        )
+    return result

@@ -9,12 +9,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of, unsupported
+from ingot.compiler.frontends.emitter import (
+    Emitter,
+    UnsupportedNode,
+    shape_of,
+    type_of,
+    unsupported,
+)
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
-__all__ = ["filled", "grid_sample", "inside_of", "linear_weights", "read_pixels", "weighted"]
+__all__ = ["deform_conv", "filled", "grid_sample", "linear_weights", "read_pixels"]
 
 _I64 = dtype("i64")
 _KEYS = -0.75  # the parameter of cubic convolution
@@ -44,7 +50,7 @@ def _whole(node: Emitter, x: Value) -> Value:
     return node.convert(x, _I64)
 
 
-def inside_of(node: Emitter, places: Sequence[Value], spatial: Sequence[Dim]) -> Value:
+def _inside_of(node: Emitter, places: Sequence[Value], spatial: Sequence[Dim]) -> Value:
     """i1[p]: whether a place lies in the image."""
     result: Value | None = None
     for place, dim in zip(places, spatial, strict=True):
@@ -60,7 +66,7 @@ Reader = Callable[[Sequence[Value]], Value]
 """Pixels [p, c] at integer places i64[p] per spatial dim."""
 
 
-def weighted(
+def _weighted(
     node: Emitter, read: Reader, columns: Sequence[Sequence[tuple[Value, Value]]]
 ) -> Value:
     """The sum of pixels at all combinations of (place, weight) per dim, times their weights."""
@@ -172,7 +178,7 @@ def grid_sample(
         sampled = read([_whole(node, node.op("round_even", each)) for each in at])
     else:
         weights = linear_weights if kind == "linear" else _cubic_weights
-        sampled = weighted(node, read, [weights(node, each) for each in at])
+        sampled = _weighted(node, read, [weights(node, each) for each in at])
     result = node.reshape(sampled, (shape_of(x)[0], *where, shape_of(x)[1]))
     return node.transpose(result, (0, len(where) + 1, *range(1, len(where) + 1)))
 
@@ -215,7 +221,7 @@ def _grid_reader(
         pixels = read_pixels(node, x, batch, places)
         if padding != "zeros":
             return pixels
-        inside = inside_of(node, places, shape_of(x)[2:])
+        inside = _inside_of(node, places, shape_of(x)[2:])
         spread = node.op("broadcast", inside, shape=shape_of(pixels), dimensions=(0,))
         return node.op("select", spread, pixels, node.fill(0, like=pixels))
 
@@ -231,3 +237,95 @@ def _over(count: Dim, parts: Dim) -> Dim:
         if isinstance(count, int) and isinstance(parts, int)
         else dims.floordiv(count, parts)
     )
+
+
+def deform_conv(
+    node: Emitter,
+    x: Value,
+    w: Value,
+    offset: Value,
+    mask: Value | None,
+    *,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    low: Sequence[Dim],
+    groups: int,
+    parts: int,
+) -> Value:
+    """A convolution [b, c, h, w] that reads element t of its window moved by offset[b, 2 * (part,
+    t) + axis, places...], times mask[b, (part, t), places...]; `low` is the padding in front, and
+    `parts` of the channels have offsets of their own."""
+    batch, channels = shape_of(x)[:2]
+    rows, columns = shape_of(offset)[2:]
+    taps = dims.product(shape_of(w)[2:])
+    if not isinstance(channels, int) or not isinstance(taps, int) or channels % parts:
+        raise UnsupportedNode(
+            f"{x.type} with {parts} offset groups: use known channels and windows"
+        )
+    shape = (batch, parts, taps, rows, columns)
+    offsets = node.reshape(offset, (batch, parts, taps, 2, rows, columns))
+    images = node.reshape(x, (batch * parts, channels // parts, *shape_of(x)[2:]))
+    at = []
+    for axis in (0, 1):
+        moved = node.reshape(node.sliced(offsets, 3, axis, axis + 1), shape)
+        base = _tap_places(node, shape, axis, shape_of(w)[2:], strides, dilations)
+        base = node.op("sub", base, filled(node, low[axis], base))
+        place = node.op("add", moved, node.convert(base, type_of(offset).dtype))
+        at.append(node.reshape(place, (dims.product(shape),)))
+    image = node.op("iota", dtype=_I64, shape=(batch * parts, taps * rows * columns), axis=0)
+    image = node.reshape(image, (dims.product(shape),))
+
+    def read(places: Sequence[Value]) -> Value:
+        pixels = read_pixels(node, images, image, places)
+        inside = _inside_of(node, places, shape_of(x)[2:])
+        spread = node.op("broadcast", inside, shape=shape_of(pixels), dimensions=(0,))
+        return node.op("select", spread, pixels, node.fill(0, like=pixels))
+
+    sampled = _weighted(node, read, [linear_weights(node, each) for each in at])
+    sampled = node.reshape(sampled, (*shape, channels // parts))
+    if mask is not None:
+        factor = node.reshape(mask, shape)
+        factor = node.op("broadcast", factor, shape=shape_of(sampled), dimensions=tuple(range(5)))
+        sampled = node.op("mul", sampled, factor)
+    ordered = node.transpose(sampled, (0, 1, 5, 2, 3, 4))  # [b, parts, c / parts, taps, h, w]
+    return _grouped_product(
+        node, node.reshape(ordered, (batch, channels, taps, rows, columns)), w, groups
+    )
+
+
+def _tap_places(
+    node: Emitter,
+    shape: Sequence[Dim],
+    axis: int,
+    sizes: Sequence[Dim],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> Value:
+    """Where each element of each window lies along an axis, without padding: i64[shape]."""
+    tap = node.op("iota", dtype=_I64, shape=tuple(shape), axis=2)
+    width = filled(node, sizes[1], tap)
+    tap = node.op("div" if axis == 0 else "rem", tap, width)
+    place = node.op("iota", dtype=_I64, shape=tuple(shape), axis=3 + axis)
+    moved = node.op("mul", place, node.fill(strides[axis], like=place))
+    return node.op("add", moved, node.op("mul", tap, node.fill(dilations[axis], like=tap)))
+
+
+def _grouped_product(node: Emitter, columns: Value, w: Value, groups: int) -> Value:
+    """[b, c, taps, h, w] times [o, c / groups, taps...] -> [b, o, h, w]."""
+    batch, channels, taps, rows, width = shape_of(columns)
+    outputs = shape_of(w)[0]
+    depth = dims.floordiv(channels * taps, groups)
+    split = node.reshape(columns, (batch, groups, depth, rows * width))
+    weights = node.reshape(w, (groups, dims.floordiv(outputs, groups), depth))
+    product = node.op(
+        "dot_general",
+        weights,
+        split,
+        lhs_batch=(0,),
+        rhs_batch=(1,),
+        lhs_contract=(2,),
+        rhs_contract=(2,),
+        dtype=type_of(columns).dtype,
+    )  # [groups, o / groups, b, h * w]
+    moved = node.transpose(product, (2, 0, 1, 3))
+    return node.reshape(moved, (batch, outputs, rows, width))

@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2520,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 38470,
+    "compiler/frontends": 38580,
     "compiler/graph": 10750,
     "compiler/ir": 2270,
     "compiler/kernels": 14305,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 117815
+IN_ALL = 117925
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

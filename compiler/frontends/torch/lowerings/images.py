@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+import numpy as np
+
+from ingot.compiler.frontends.emitter import shape_of, type_of
 from ingot.compiler.frontends.normalizing import narrow, widen
-from ingot.compiler.frontends.regions import roi_align
-from ingot.compiler.frontends.sampling import grid_sample
+from ingot.compiler.frontends.regions import (
+    image_and_edges,
+    images_of_bins,
+    max_roi,
+    mean_roi,
+    roi_align,
+)
+from ingot.compiler.frontends.sampling import deform_conv, grid_sample
 from ingot.compiler.frontends.sum_blocks import lay_blocks
 from ingot.compiler.frontends.torch.lowering import Context, lowering
+from ingot.compiler.frontends.torch.lowerings.sizes import as_dim
 from ingot.compiler.frontends.torch.lowerings.sorting import sort
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -91,30 +101,80 @@ def align_regions(
     aligned: bool,
 ) -> Value:  # fmt: skip
     """[b, c, h, w] in regions [r, 5] (image, x, y, x, y): [r, c, height, width]."""
-    if ratio < 1:
-        raise UnsupportedNode(f"sampling_ratio {ratio} depends on the regions: use a fixed one")
-    wide = widen(c, rois)
-    images = c.reshape(c.sliced(wide, 1, 0, 1), (shape_of(rois)[0],))
-    edges = c.sliced(wide, 1, 1, 5)
-    bins = (height, width)
+    images, edges = image_and_edges(c, widen(c, rois))
     found = roi_align(
-        c, widen(c, x), edges, images, bins, ratio=ratio, scale=scale, aligned=aligned
-    )
+        c, widen(c, x), edges, images, (height, width), ratio=ratio, scale=scale, aligned=aligned,
+        sizer=partial(as_dim, c),
+    )  # fmt: skip
     return narrow(c, found, x)
+
+
+@lowering("torchvision.ps_roi_align.default")
+def align_regions_of_bins(
+    c: Context, x: Value, rois: Value, scale: float, height: int, width: int, ratio: int
+) -> list[Any]:
+    """As `roi_align`, of which every bin reads channels of its own: [r, c / bins, bins...]."""
+    bins = (height, width)
+    images, edges = image_and_edges(c, widen(c, rois))
+    own, places = images_of_bins(c, widen(c, x), images, bins)
+    found = roi_align(
+        c, own, edges, places, bins, ratio=ratio, scale=scale, aligned=True,
+        sizer=partial(as_dim, c),
+    )  # fmt: skip
+    return [narrow(c, found, x), None]
+
+
+@lowering("torchvision.roi_pool.default")
+def greatest_of_regions(
+    c: Context, x: Value, rois: Value, scale: float, height: int, width: int
+) -> list[Any]:
+    images, edges = image_and_edges(c, widen(c, rois))
+    return [max_roi(c, x, edges, images, (height, width), scale), None]
+
+
+@lowering("torchvision.ps_roi_pool.default")
+def means_of_regions(
+    c: Context, x: Value, rois: Value, scale: float, height: int, width: int
+) -> list[Any]:
+    """Of which every bin reads channels of its own: [r, c / bins, bins...]."""
+    bins = (height, width)
+    images, edges = image_and_edges(c, widen(c, rois))
+    own, places = images_of_bins(c, widen(c, x), images, bins)
+    return [narrow(c, mean_roi(c, own, edges, places, bins, scale), x), None]
+
+
+@lowering("torchvision.deform_conv2d.default")
+def deformable_convolution(
+    c: Context, x: Value, weight: Value, offset: Value, mask: Value, bias: Value, *numbers: Any
+) -> Value:
+    """`numbers` are strides, paddings and dilations, rows first, groups, those of offsets, and
+    whether there is a mask."""
+    *pairs, groups, parts, is_masked = numbers
+    factor = widen(c, mask) if is_masked else None
+    result = deform_conv(
+        c, widen(c, x), widen(c, weight), widen(c, offset), factor, strides=pairs[:2],
+        low=pairs[2:4], dilations=pairs[4:], groups=groups, parts=parts,
+    )  # fmt: skip
+    column = c.op("broadcast", widen(c, bias), shape=shape_of(result), dimensions=(1,))
+    return narrow(c, c.op("add", result, column), x)
 
 
 @lowering("torchvision.nms.default")
 def suppress(c: Context, boxes: Value, scores: Value, threshold: float) -> Value:
-    """The places of the boxes [n, 4] that are kept, by falling score."""
+    """The places of the boxes [n, 4] that are kept, by falling score. Overlaps are f32, which are
+    above an f64 where they are above the f32 below it."""
     count = shape_of(scores)[0]
     _, order = sort(c, scores, 0, descending=True)
     ordered = c.op("take", widen(c, boxes), order, axis=0, mode="check")
+    limit = np.float32(threshold)
+    if float(limit) > threshold:
+        limit = np.nextafter(limit, np.float32(-np.inf))
     kept = c.op(
         "suppress",
         c.reshape(ordered, (1, count, 4)),
         c.full(True, "i1", (1, count)),
         c.size(count),
-        c.scalar(threshold, type_of(ordered).dtype),
+        c.constant(limit, "f32"),
     )
     places = c.op("nonzero", c.reshape(kept, (count,)), symbols=(next(c.fresh_names()),))
     found = shape_of(places)[1]

@@ -14,7 +14,7 @@ from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 
-__all__: list[str] = []
+__all__ = ["as_dim"]
 
 _F64 = "f64"
 
@@ -86,7 +86,7 @@ def chosen(c: Context, condition: Any, a: Dim, b: Dim) -> Dim:
     if not _whole(a, b):
         raise UnsupportedNode("it chooses between floats: use torch.where")
     if isinstance(condition, Value):
-        return _as_dim(c, c.op("select", condition, c.scalar(a, "i64"), c.scalar(b, "i64")))
+        return as_dim(c, c.op("select", condition, c.scalar(a, "i64"), c.scalar(b, "i64")))
     holds = c.amounts.symbols.decide(condition)
     if holds is None:
         raise UnsupportedNode("it chooses by sizes that only the call knows: use torch.cond")
@@ -118,7 +118,7 @@ def truncate(c: Context, a: Scalar) -> Dim:
         return a
     if isinstance(a, float):
         return math.trunc(a)
-    return _as_dim(c, c.convert(a, "i64"))
+    return as_dim(c, c.convert(a, "i64"))
 
 
 def _compared(direction: str) -> Callable[..., Any]:
@@ -172,11 +172,12 @@ def item(c: Context, x: Value) -> Any:
     """An integer is a size; other numbers stay values."""
     x = c.reshape(x, ())
     if type_of(x).dtype.is_integer:
-        return _as_dim(c, x)
+        return as_dim(c, x)
     return x if type_of(x).dtype.is_boolean else c.convert(x, _F64)
 
 
-def _as_dim(c: Context, x: Value) -> Dim:
+def as_dim(c: Context, x: Value) -> Dim:
+    """A number of rank 0 as a size that the call knows."""
     (part,) = c.amounts.parts(c.builder, x)
     if not isinstance(part, Value):
         return part

@@ -74,15 +74,15 @@ def test_regions_are_pooled() -> None:
         Node(
             "RoiAlign",
             ["x", "r", "i"],
-            [f"align_{mode}_{place}"],
+            [f"align_{mode}_{place}_{ratio}"],
             mode=mode,
             coordinate_transformation_mode=place,
             output_height=3,
             output_width=2,
-            sampling_ratio=2,
+            sampling_ratio=ratio,
             spatial_scale=0.5,
         )
-        for mode in ("avg", "max")
+        for mode, ratio in (("avg", 2), ("max", 2), ("avg", 0))
         for place in ("half_pixel", "output_half_pixel")
     ]
     inputs = [

@@ -382,6 +382,50 @@ def test_attention_also_gives_the_logarithms_of_its_sums(dtype: Any) -> None:
 ENDS = [0.0, -0.0, 1.0, -1.5, 1e-42, 3e38, torch.inf, -torch.inf, torch.nan]
 
 
+BOXES = torch.tensor(
+    [[1, 0, 1, 4], [2, 2, 9, 12], [-5, -4, 3, 3], [8, 8, 30, 26], [5, 5, 2, 2]]
+).float()
+REGIONS: dict[str, Any] = {
+    "samples_by_size": lambda ops, x, r: (
+        ops.roi_align(x, r, (3, 2), 0.7, -1, True), ops.roi_align(x, r, (3, 2), 0.7, 0, False)
+    ),
+    "samples": lambda ops, x, r: ops.roi_align(x, r, (3, 2), 0.7, 2, True),
+    "greatest": lambda ops, x, r: ops.roi_pool(x, r, (2, 3), 0.7),
+    "means_of_bins": lambda ops, x, r: ops.ps_roi_pool(x, r, (2, 3), 0.7),
+    "samples_of_bins": lambda ops, x, r: (
+        ops.ps_roi_align(x, r[1:4], (3, 2), 0.7, -1), ops.ps_roi_align(x, r, (2, 3), 0.7, 2)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REGIONS)
+def test_regions_of_images_agree(name: str) -> None:
+    ops = pytest.importorskip("torchvision.ops")
+    image = torch.tensor([[0.0], [1], [0], [1], [1]])
+    x, regions = drawn(2, 6, 12, 14), torch.cat([image, BOXES], 1)
+    check(lambda x, r: REGIONS[name](ops, x, r), x, regions)
+
+
+def test_convolutions_of_moved_windows_agree() -> None:
+    ops = pytest.importorskip("torchvision.ops")
+
+    def convolved(x: Any, offset: Any, mask: Any, w: Any, bias: Any) -> Any:
+        near = ops.deform_conv2d(x, offset[:, :18], w, bias, (1, 2), (2, 1), (2, 1), mask)
+        return near, ops.deform_conv2d(x, offset, w[:, :2], None, (1, 2), (2, 1), (2, 1))
+
+    mask = torch.rand(2, 9, 7, 4)
+    given = (drawn(2, 4, 7, 8), drawn(2, 36, 7, 4) * 2, mask, drawn(6, 4, 3, 3), drawn(6))
+    check(convolved, *given)
+
+
+@pytest.mark.filterwarnings("ignore:.create_unbacked_symint")
+def test_an_overlap_just_above_the_threshold_suppresses() -> None:
+    """3 of 10, which is above .3 as an f32."""
+    ops = pytest.importorskip("torchvision.ops")
+    boxes = torch.tensor([[0.0, 0, 10, 1], [0, 0, 3, 1], [0, 0, 2, 1]])
+    check(lambda b, s: ops.nms(b, s, 0.3), boxes, torch.tensor([0.9, 0.8, 0.7]))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_the_bits_of_floats_agree(dtype: Any) -> None:
     x = torch.tensor(ENDS, dtype=dtype)

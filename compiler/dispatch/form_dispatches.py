@@ -222,6 +222,7 @@ class Former:
         if op.name == "broadcast" or op.name in LOOKUPS:
             for operand in op.operands:
                 once = op.name in LOOKUPS and shape_of(operand) in ((), shape_of(op.result))
+                once = once or (op.name == "take" and self._is_taken(operand))
                 if operand in self.floats and self.floats[operand].cost > _CHEAP and not once:
                     self._materialise(operand)
         if op.name in ("transpose", "pad") and self._is_costly_bytes(op.operands[0]):
@@ -231,6 +232,15 @@ class Former:
         if op.name == "transpose" and _moves_last(op) and self._takes_rows(op.operands[0]):
             self._materialise(op.operands[0])
         self._float(op, 2 if op.name in LOOKUPS else 0)
+
+    def _is_taken(self, value: Value) -> bool:
+        """Whether the value is elements of memory that indices in memory point at, axis by axis:
+        an index more costs less than to move all elements once more."""
+        while self._floating(value) and (op := defined_by(value, "take")):
+            if not self.is_memory(op.operands[1]):
+                return False
+            value = op.operands[0]
+        return self.is_memory(value)
 
     def _is_costly_bytes(self, value: Value) -> bool:
         """Whether to move the elements is much less work than to compute them where they go,

@@ -73,6 +73,7 @@ class Emitter:
         self.count: loop.Index | None = None
         self.aligned = False
         self.guard: Value | None = None  # lanes that may be touched
+        self.near: dict[Load, tuple[Value, Value]] = {}  # from where, and which lanes
         self.clamps = False
         self.scopes: list[dict[object, Value]] = [{}]
 
@@ -301,6 +302,38 @@ class Emitter:
             else self.builder.value(self.index(index))
         )
 
+    def pick_of(self, node: Load) -> Fetched | None:
+        """What alone tells which elements of a row the lanes take; None: there is more, or less."""
+        varying = [each for each in node.index.terms if self._varies(Index.of(each[0]))]
+        if len(varying) != 1 or varying[0][1] != 1 or not isinstance(varying[0][0], Fetched):
+            return None
+        return varying[0][0]
+
+    def look_near(self, loads: Sequence[Load]) -> list[Value]:
+        """i1 of each index that alone moves these loads along the lanes: whether all lanes lie in
+        one vector. While `near` holds what this notes, it is read and they are picked out of it."""
+        b, found = self.builder, dict[Fetched, tuple[Value, Value, Value]]()
+        for load in loads:
+            term = self.pick_of(load)
+            assert term is not None
+            assert isinstance(term.node, Checked)
+            if term not in found:
+                indices, bound = self.emit(term.node), b.dim(term.node.bound)
+                ends = (b.extract(indices, lane) for lane in (0, self.lanes - 1))
+                start = b.value(b.max(b.min(b.min(*ends), b.sub(bound, self.lanes)), 0))
+                places = b.op("sub", indices, start)
+                count = b.broadcast(b.value(b.min(bound, self.lanes)), self.lanes)
+                parts = (b.op("bitcast", each, dtype=_U64) for each in (places, count))
+                outside = b.any(b.op("compare", *parts, direction="ge"))
+                found[term] = start, places, b.op("not", outside)
+            start, places, _ = found[term]
+            width = register_bytes(load.dtype)
+            if width < 8:
+                places = b.convert(places, dtype("i32"))  # bytes of i64 would go lane by lane
+            places = b.convert(places, dtype(f"i{8 * width}"))
+            self.near[load] = start, places
+        return [near for _, _, near in found.values()]
+
     # Nodes.
 
     def _load(self, node: Load) -> Value:
@@ -316,6 +349,11 @@ class Emitter:
         is_whole = self.guard is None and self.count is None
         if is_whole and isinstance(stride, int) and is_shuffled(stride, node.stored, self.lanes):
             return self._every(stride, memory, self.index(node.index))
+        term = self.pick_of(node)
+        if term is not None and node in self.near and self.guard is None:
+            start, places = self.near[node]
+            first = b.add(self.index(node.index + Index.of(term).scale(-1)), start)
+            return b.pick(b.load(memory, first, self.lanes), places)
         indices = self.index_vector(node.index)
         if self.guard is not None:
             indices = b.op("select", self.guard, indices, b.value(0))

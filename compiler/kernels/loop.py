@@ -468,6 +468,10 @@ class LoopBuilder:
         type = element_type(dtype_of(a), len(lanes))
         return self._one("loop.shuffle", (a, b), type, Shuffle(tuple(lanes)))
 
+    def pick(self, vector: Value, places: Value) -> Value:
+        """Lane i of the result is lane places[i] of the vector."""
+        return self._one("loop.pick", (vector, places), vector.type)
+
     def transpose(self, rows: Sequence[Value]) -> list[Value]:
         """A square of vectors, transposed: lane i of result j is lane j of rows[i]."""
         count = len(rows)

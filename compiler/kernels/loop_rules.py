@@ -229,6 +229,15 @@ def shuffle(op: Op) -> tuple[Type, ...]:
     return (VectorType(a.dtype, len(lanes)),)
 
 
+def pick(op: Op) -> tuple[Type, ...]:
+    vector, places = map(_type, op.operands)
+    element = vector.dtype
+    bits = 8 if element.is_boolean else 32 if element.is_half else element.bits
+    fitting = VectorType(dtype(f"i{bits}"), vector.lanes)
+    require(places == fitting, f"takes places of {fitting}, not {places}")
+    return (vector,)
+
+
 def reduce(op: Op) -> tuple[Type, ...]:
     vector, kind = _type(op.operands[0]), Reduce.of(op).kind
     element = vector.dtype

@@ -38,6 +38,10 @@ def _shuffle(a: Array, b: Array, *, lanes: Sequence[int]) -> Array:
     return np.asarray(np.concatenate([a, b], axis=1)[:, list(lanes)])
 
 
+def _pick(vector: Array, places: Array) -> Array:
+    return np.take_along_axis(vector, places, axis=1)
+
+
 def _reduce(vector: Array, *, kind: str) -> Array:
     """Halves combined until one lane is left; f16 and bf16 are rounded once, at the end."""
     element = dtype_of(vector)
@@ -140,6 +144,7 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "loop.extract": _extract,
     "loop.insert": _insert,
     "loop.shuffle": _shuffle,
+    "loop.pick": _pick,
     "loop.reduce": _reduce,
     "loop.any": _any,
     "loop.fma": _fma,

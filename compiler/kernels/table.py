@@ -324,6 +324,13 @@ def _lane_ops() -> None:
         attributes=Shuffle,
     )
     _row(
+        "loop.pick(vector: vector, places: vector)",
+        "vector",
+        rules.pick,
+        "Lane i is lane places[i] of the vector; no place lies beside its lanes. Places are "
+        "integers as wide as the elements are in registers: i32 for f16 and bf16, i8 for i1.",
+    )
+    _row(
         "loop.reduce(vector: vector)",
         "scalar",
         rules.reduce,

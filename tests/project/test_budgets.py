@@ -24,9 +24,9 @@ LINES = {
     "compiler/frontends": 38580,
     "compiler/graph": 10750,
     "compiler/ir": 2270,
-    "compiler/kernels": 14305,
+    "compiler/kernels": 14435,
     "compiler/stream": 1615,
-    "compiler/targets": 4595,
+    "compiler/targets": 4625,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2795,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 117925
+IN_ALL = 118105
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

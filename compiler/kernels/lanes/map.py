@@ -31,7 +31,16 @@ from ingot.compiler.kernels.schedule import (
     power_of_two,
     trace_with_splits,
 )
-from ingot.compiler.kernels.trace import Apply, Choose, InRange, Load, Node, Tracer, walk_nodes
+from ingot.compiler.kernels.trace import (
+    Apply,
+    Checked,
+    Choose,
+    InRange,
+    Load,
+    Node,
+    Tracer,
+    walk_nodes,
+)
 
 __all__ = ["MapSchedule", "lower_map", "trace_map"]
 
@@ -40,6 +49,8 @@ _TURNED_NODES = 12  # of a kernel whose code is printed once for each row of a s
 _MOST_PARTS = 8  # of the last axis, each with code of its own
 _LEAST_SIDE = 8  # of an axis that is moved to be walked in blocks
 _MOST_WOVEN = 4  # steps of a short last axis
+_STRIP = 32  # rows that are walked for one vector of indices
+_LEAST_ROWS = 4  # for which indices are read in front
 _TRANSPOSE_BLOCK = 16  # steps of the axis that is contiguous in the operand, per block
 
 
@@ -54,6 +65,7 @@ class MapSchedule:
     turned: int = 0  # operands whose vectors are turned in registers
     parts: int = 1  # of the last axis, in each of which conditions on it are known
     woven: int = 1  # steps of the last axis, whose vectors along the one before are woven
+    strip: int = 1  # rows for which the indices of a vector are read and checked once
 
 
 def lower_map(function: Function, target: TargetInfo) -> Kernel:
@@ -104,6 +116,7 @@ class _Lowering:
         if self.block > 1:
             self.lanes = min(self.lanes, _TRANSPOSE_BLOCK)
         self.turned = self._turned()
+        self.strip = self._strip()
         self.conditions, self.places = self._divide()
         widest = max(node.dtype.bytes for node in roots)
         budget = WORKGROUP_BYTES // widest // (4 if self._is_heavy() else 1)
@@ -176,6 +189,30 @@ class _Lowering:
             self.lanes = half  # an eighth or more would lie beside whole squares
         return turned if all(side >= self.lanes for side in sides) else []
 
+    def _strip(self) -> int:
+        """Above 1 if indices are read along the last axis that are the same for all places of the
+        one before: then rows are walked inside, and lanes are those of the elements alone."""
+        if len(self.axes) < 2 or self.woven > 1 or self.block > 1:
+            return 1
+        outer, inner = self.axes[-2].axis, self.inner.axis
+        nodes = list(walk_nodes(self.roots))
+        checked = [each.axes for each in nodes if isinstance(each, Checked)]
+        if not any(inner in axes and outer not in axes for axes in checked):
+            return 1
+        elements = {
+            each.dtype
+            for each in nodes
+            if not each.dtype.is_boolean and {outer, inner} <= each.axes
+        }
+        lanes = min(self.target.lanes(*elements), 16) if elements else self.lanes
+        extent = self.inner.extent
+        if guess(self.axes[-2].extent, self.function.symbols) < _LEAST_ROWS:
+            return 1
+        if isinstance(extent, int) and extent < lanes:
+            return 1
+        self.lanes = lanes
+        return _STRIP
+
     def _divide(self) -> tuple[list[InRange], list[Dim]]:
         """Conditions on nothing but the place along the last axis, and the places, in order,
         between which they do not change; none where all places lie between vectors."""
@@ -192,7 +229,11 @@ class _Lowering:
 
         places = [0, *sorted(ends, key=cmp_to_key(order)), extent]
         parts = len(places) - 1
-        if self.block > 1 or self.lanes == 1 or all(modulo(end, self.lanes) == 0 for end in ends):
+        if (
+            self.block * self.strip > 1
+            or self.lanes == 1
+            or all(modulo(end, self.lanes) == 0 for end in ends)
+        ):
             return [], []
         if parts > _MOST_PARTS or parts * self.lanes > 4 * guess(extent, known):
             return [], []
@@ -233,6 +274,7 @@ class _Lowering:
                 len(self.turned),
                 max(len(self.places) - 1, 1),
                 known_dim(self.inner.extent) if self.woven > 1 else 1,
+                self.strip,
             ),
         )
 
@@ -251,8 +293,9 @@ class _Lowering:
         if depth == len(self.axes) - 1:
             self._innermost(emitter, *self._range(self.inner))
             return
-        if depth == len(self.axes) - 2 and (self.woven > 1 or self.block > 1):
-            (self._woven if self.woven > 1 else self._blocked)(emitter)
+        if depth == len(self.axes) - 2 and self.woven * self.block * self.strip > 1:
+            walk = self._woven if self.woven > 1 else self._blocked
+            (walk if self.strip == 1 else self._strips)(emitter)
             return
         axis = self.axes[depth]
         first, end = self._range(axis)
@@ -331,6 +374,70 @@ class _Lowering:
             emitter.places[outer] = rest.index
             self._innermost(emitter, end, columns[1])
         return full
+
+    def _strips(self, emitter: Emitter) -> None:
+        """Some rows of the last axis but one at a time, vector by vector along the last: what is
+        the same for all rows stands in front of them."""
+        b, lanes, axis = self.builder, self.lanes, self.inner.axis
+        first, end = self._range(self.axes[-2])
+        left, right = self._range(self.inner)
+        length, last = b.sub(right, left), b.sub(right, lanes)
+        self._hoist(emitter, len(self.axes) - 2)
+        with b.for_(first, end, self.strip) as strip:
+            rows = strip.index, b.min(b.add(strip.index, self.strip), end)
+
+            def whole() -> None:
+                with b.for_(left, right, lanes) as loop:
+                    place = loop.index if self._always_full() else b.min(loop.index, last)
+                    with emitter.along(axis, place, lanes):
+                        self._column(emitter, rows, None)
+
+            def parts() -> None:
+                """None of them over another, as where a result takes an operand's place."""
+                with b.for_(left, right, lanes) as loop:
+                    live = b.min(b.sub(right, loop.index), lanes)
+                    with emitter.along(axis, loop.index, lanes, live):
+                        self._column(emitter, rows, live)
+
+            if self._always_full():
+                whole()
+            elif in_place_pairs(self.function, self.roots, self.out):
+                parts()
+            elif isinstance(length, int) and length >= lanes:
+                whole()
+            else:
+                b.if_(b.compare("ge", length, lanes), whole, parts)
+
+    def _column(
+        self, emitter: Emitter, rows: tuple[LoopIndex, LoopIndex], live: LoopIndex | None
+    ) -> None:
+        """The rows of a vector. Elements that lie near each other are picked out of a vector."""
+        b, outer = self.builder, self.axes[-2]
+        others = frozenset(axis for each in self.axes if each is not outer for axis in each.axes)
+        emitter.hoist(self.roots, others)
+
+        def walk() -> None:
+            with b.for_(*rows) as row, emitter.scope():
+                emitter.places[outer.axis] = row.index
+                self._store(emitter, live)
+
+        picked = [
+            load
+            for load in loads_of(self.roots)
+            if (term := emitter.pick_of(load)) and outer.axis not in term.node.axes
+        ]
+        if not picked or live is not None:
+            walk()
+            return
+        near, *others_near = emitter.look_near(picked)
+        for each in others_near:
+            near = b.op("and", near, each)
+
+        def walk_far() -> None:
+            emitter.near.clear()
+            walk()
+
+        b.if_(near, walk, walk_far)
 
     def _whole(self, first: LoopIndex, end: LoopIndex, lanes: int) -> LoopIndex:
         """Where the last whole vector of a range ends."""

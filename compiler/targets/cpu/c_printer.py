@@ -490,6 +490,15 @@ class _Printer(CStructure):
         lanes = ", ".join(map(str, Shuffle.of(op).lanes))
         return f"__builtin_shufflevector({a}, {b}, {lanes})"
 
+    def _pick(self, op: Op) -> str:
+        vector, places = op.operands
+        element, lanes = dtype_of(vector), lanes_of(vector)
+        name, text = scalar_name(element), self._name(vector)
+        if element.is_boolean:
+            self.mask_bits[op.result] = 8
+            name, text = "i8", self._mask(vector, 8)
+        return f"pick_{name}x{lanes}({text}, {self._name(places)})"
+
     def _reduce(self, op: Op) -> str:
         vector = op.operands[0]
         element = dtype_of(vector)
@@ -553,6 +562,7 @@ _EXPRESSIONS: dict[str, Callable[[_Printer, Op], str]] = {
     "extract": _Printer._extract,
     "insert": _Printer._insert,
     "shuffle": _Printer._shuffle,
+    "pick": _Printer._pick,
     "reduce": _Printer._reduce,
     "any": _Printer._any,
     "fma": _Printer._fma,

@@ -41,6 +41,17 @@
 #endif
 #endif
 
+/* Lanes at places that only the kernel knows. */
+#if defined(__clang__)
+#define INGOT_PICKED(type)                       \
+  N(type) result;                                \
+  EACH_LANE result[lane] = vector[places[lane]]; \
+  return result;
+#else
+#define INGOT_PICKED(type) \
+  return __builtin_shuffle(vector, places);
+#endif
+
 /* Types, loads and stores, lanes, select: for every element type. */
 #define INGOT_TYPE(type)                                                                      \
   typedef type N(type) __attribute__((vector_size(sizeof(type) * L)));                        \
@@ -63,6 +74,9 @@
   INGOT_INLINE N(type) N(insert_##type)(N(type) vector, type value, int lane) {               \
     vector[lane] = value;                                                                     \
     return vector;                                                                            \
+  }                                                                                           \
+  INGOT_INLINE N(type) N(pick_##type)(N(type) vector, N(mask) places) {                       \
+    INGOT_PICKED(type)                                                                        \
   }                                                                                           \
   INGOT_INLINE N(type) N(select_##type)(N(mask) m, N(type) a, N(type) b) {                    \
     return (N(type))((m & (N(mask))a) | (~m & (N(mask))b));                                   \
@@ -344,6 +358,7 @@ INGOT_INLINE void N(store_partial_i1)(i1_memory *memory, i64 index, N(i8) value,
 
 #undef INGOT_COMPARE
 #undef INGOT_COMPARE_ALL
+#undef INGOT_PICKED
 #undef INGOT_TYPE
 #undef INGOT_VECTOR
 #undef INGOT_PARTIAL_BY_LANE

@@ -68,6 +68,7 @@ class ValuePrinter(CStructure):
         "loop.broadcast": "_broadcast",
         "loop.extract": "_extract",
         "loop.shuffle": "_shuffle",
+        "loop.pick": "_pick",
         "loop.reduce": "_reduce",
         "loop.any": "_any",
         "loop.fma": "_fma",
@@ -355,6 +356,15 @@ class ValuePrinter(CStructure):
             return f"{names[sides.pop()]}.s{swizzle}"
         parts = [f"{names[lane // count]}.s{SWIZZLE[lane % count]}" for lane in chosen]
         return f"({self._type(op.result)})({', '.join(parts)})"
+
+    def _pick(self, op: Op) -> str:
+        vector, places = op.operands
+        name = self._name(vector)
+        if dtype_of(vector).is_boolean:
+            self.mask_bits[op.result] = 8
+            name = self._mask(vector, 8)
+        unsigned = f"as_u{_SIGNED[dtype_of(places).bits]}{lanes_of(places)}"
+        return f"shuffle({name}, {unsigned}({self._name(places)}))"
 
     def _reduce(self, op: Op) -> str:
         vector = op.operands[0]

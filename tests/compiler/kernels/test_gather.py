@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.kernels.lanes.map import lower_map
 from tests.support.drawn import examples
-from tests.support.entries import check, entry
-from tests.support.kernel_runner import VARIANTS, IndexFault, run
+from tests.support.entries import check, entry, reference
+from tests.support.kernel_runner import VARIANTS, IndexFault, host_variants, run
 
 ONE = ["x86-64"]
+SIDES = st.sampled_from([1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 50])
 B = symbol("b")
 
 CASES: dict[str, tuple[list[str], dict[str, Any], tuple[int, int]]] = {
@@ -119,3 +120,58 @@ def test_dynamic_slices_are_clamped(starts: tuple[int, int]) -> None:
         y = np.full(size, 0.5, np.float32)
         operands = [x, y, np.array(starts[0], np.int32), np.array(starts[1])]
         check(function, lower_map, operands, variants=ONE, b=size)
+
+
+def grid(b: Any, x: Any, rows: Any, columns: Any, y: Any) -> Any:
+    """Elements where drawn rows and columns meet, and the greater ones of them and y."""
+    x = b.op("take", x, rows, axis=1, mode="wrap_check")
+    x = b.op("take", x, columns, axis=2, mode="check")
+    return b.op("or" if x.type.dtype.is_boolean else "max", x, y)
+
+
+def grid_entry(kind: str) -> Any:
+    types = [f"{kind}[a,h,w]", "i64[m]", "i32[n]", f"{kind}[a,m,n]"]
+    return entry(types, grid, dict.fromkeys("ahwmn", (0, None)))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16", "u8", "i16", "i1"])
+@examples(12)
+@given(
+    sizes=st.tuples(*[SIDES] * 5),
+    order=st.sampled_from(["near", "back", "far"]),
+    in_place=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_rows_and_columns(
+    kind: str, sizes: tuple[int, ...], order: str, in_place: bool, seed: int
+) -> None:
+    a, h, w, m, n = sizes
+    symbols = dict(zip("ahwmn", sizes, strict=True))
+    function, random = grid_entry(kind), np.random.default_rng(seed)
+    columns = random.integers(0, w, n)
+    if order != "far":  # as a resize reads them
+        columns = np.arange(n) * w // n
+    rows = random.integers(-h, h, m)
+    y = random.integers(0, 9, (a, m, n)).astype(function.arguments[0].type.dtype.numpy)  # type: ignore[union-attr]
+    x = random.integers(0, 9, (a, h, w)).astype(y.dtype)
+    columns = (columns[::-1] if order == "back" else columns).astype(np.int32)
+    operands = [x, rows, columns, y]
+    if not in_place:
+        check(function, lower_map, operands, **symbols)
+        return
+    (expected,) = reference(function, operands)
+    kernel = lower_map(function, VARIANTS[host_variants()[0]].target)
+    assert kernel.in_place == ((3, 0),)
+    (got,) = run(kernel, operands, [y], **symbols)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("place", [0, 17, 39])
+def test_a_column_that_lies_outside_is_told(place: int) -> None:
+    function, columns = grid_entry("f32"), np.zeros(40, np.int32)
+    columns[place] = 30
+    y = np.zeros((2, 5, 40), np.float32)
+    operands = [np.zeros((2, 4, 30), np.float32), np.zeros(5, np.int64), columns, y]
+    kernel = lower_map(function, VARIANTS["x86-64"].target)
+    with pytest.raises(IndexFault, match=r"\(2, 30, 30\)"):
+        run(kernel, operands, [y.copy()], "x86-64", a=2, h=4, w=30, m=5, n=40)

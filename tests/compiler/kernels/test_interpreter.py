@@ -109,7 +109,9 @@ def test_a_fault_ends_its_item_and_is_told() -> None:
     assert y.tolist() == [1, 1, 0, 0]
 
 
-OPS = st.sampled_from(["add", "sub", "mul", "max", "min", "select", "shuffle", "reduce", "rem"])
+OPS = st.sampled_from(
+    ["add", "sub", "mul", "max", "min", "select", "shuffle", "pick", "reduce", "rem"]
+)
 
 
 def drawn(data: st.DataObject, element: Any, lanes: int) -> Kernel:
@@ -133,6 +135,9 @@ def drawn(data: st.DataObject, element: Any, lanes: int) -> Kernel:
                     st.lists(st.integers(0, 2 * lanes - 1), min_size=lanes, max_size=lanes)
                 )
                 known.append(b.shuffle(one, other, order))
+            elif name == "pick":
+                places = b.op("and", b.lanes(lanes), b.broadcast(b.value(loop.index), lanes))
+                known.append(b.pick(one, b.convert(places, dtype(f"i{element.bits}"))))
             elif name == "reduce":
                 known.append(b.broadcast(b.reduce(one, "max"), lanes))
             else:

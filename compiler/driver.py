@@ -58,8 +58,9 @@ class Dump:
                 for old in folder.glob("[0-9][0-9]-*.ir"):
                     old.unlink()
             (folder / f"{self.count:02}-{name}").write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise CompileError(f"cannot write the IR to '{folder}': {error.strerror}") from error
+        except (OSError, ValueError) as error:  # ValueError: no folder has such a name
+            why = getattr(error, "strerror", error)
+            raise CompileError(f"cannot write the IR to '{folder}': {why}") from error
         self.count += 1
 
 

@@ -72,6 +72,7 @@ from ingot.compiler.vm import convert as vm_convert
 from ingot.compiler.vm.build_module import TargetCode, build_module
 from ingot.hal.errors import CompileError, Error
 from ingot.hal.header import constants, read
+from ingot.hal.options import checked_options
 
 __all__ = ["DISPATCH_PASSES", "QUEUE_PASSES", "compile", "compile_changed"]
 
@@ -94,6 +95,7 @@ QUEUE_PASSES: tuple[Pass, ...] = (expand_scaled, speculate_steps)
 """What comes before DISPATCH_PASSES for devices whose queue runs behind the host."""
 
 
+@checked_options(CompileError)
 @rare_collections()
 def compile(
     source: Any,

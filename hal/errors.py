@@ -37,12 +37,22 @@ class Error(Exception):
 
     code: ClassVar[int | None] = None
 
+    def __init__(self, *details: object) -> None:
+        """Names in messages may come from files of any bytes: what UTF-8 lacks is escaped."""
+        super().__init__(*map(_encodable, details))
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         code = _CODES.get(cls.__name__)
         if isinstance(code, int) and code not in _CLASSES:
             cls.code = code
             _CLASSES[code] = cls
+
+
+def _encodable(detail: object) -> object:
+    if not isinstance(detail, str):
+        return detail
+    return detail.encode("utf-8", "backslashreplace").decode()
 
 
 class CompileError(Error):

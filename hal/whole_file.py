@@ -170,8 +170,12 @@ def _write_arrays(file: Any, arrays: Any) -> None:
 
 
 def c_text(what: str, value: str | bytes | os.PathLike[str]) -> bytes:
-    """A path or name as C takes it. InvalidArgument: C would see its beginning only."""
-    name = os.fsdecode(value)
+    """A path or name as C takes it. InvalidArgument: C would see its beginning only, or it is
+    none."""
+    try:
+        name = os.fsdecode(value)
+    except TypeError:
+        raise InvalidArgument(f"{what} is {value!r:.60}, expected a string or a path") from None
     try:
         data = os.fsencode(name)
     except UnicodeEncodeError:

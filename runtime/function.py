@@ -168,7 +168,7 @@ class Function(Uncopied):
         `signal` are those that it reaches when it succeeds, and that fail when it fails. `timeout`
         counts from now on. A future that is cancelled never begins, or ends the running call.
         """
-        fences = tuple(wait_for), tuple(signal)
+        fences = _several(wait_for), _several(signal)
         return self._submit(arguments, out, named, (max_steps, timeout), fences)
 
     async def async_call(self, *arguments: Any, **options: Any) -> Any:
@@ -362,3 +362,8 @@ def function_of(session: Session, ordinal: int, signature: Signature) -> Functio
     """The function of a program with that number."""
     kind = _TextFunction if has_texts(signature) else Function
     return kind(session, ordinal, signature)
+
+
+def _several(fences: Any) -> tuple[Any, ...]:
+    """What there is one of or several; what it must be `fence_values` says."""
+    return tuple(fences) if isinstance(fences, Iterable) else (fences,)

@@ -15,6 +15,7 @@ from ingot.hal.array import Array
 from ingot.hal.device import open_device
 from ingot.hal.errors import InvalidArgument, NotFound
 from ingot.hal.native import Uncopied, check, lib
+from ingot.hal.options import checked_options
 from ingot.hal.whole_file import read_arrays, write_whole
 from ingot.runtime.debugging import Debugger, Stop
 from ingot.runtime.function import Function, function_of
@@ -297,6 +298,7 @@ class Model(Uncopied):
         return self._main
 
 
+@checked_options(InvalidArgument)
 def load(
     source: Any,
     *,
@@ -370,13 +372,11 @@ def _program(
     def make(weights: Any) -> Program:
         return Program(source, opened, weights, **options)
 
-    if not isinstance(share_weights, (bool, str)):
-        raise InvalidArgument(f"share_weights is {share_weights!r}, but must be a bool or a scope")
-    if share_weights is False:
-        program = make(parameters)
-    else:
-        scope = None if share_weights is True else share_weights
+    if isinstance(share_weights, str) or share_weights:
+        scope = share_weights if isinstance(share_weights, str) else None
         program = load_shared(source, opened, parameters, scope, make)
+    else:
+        program = make(parameters)
     given = {"device": device, "threads": threads, "share_weights": share_weights, **options}
     program.origin = origin_of(source, parameters, given)
     return program

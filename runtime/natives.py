@@ -82,11 +82,12 @@ class Natives:
 
     def __init__(self, own: Mapping[str, Any], given: Any, device: Device) -> None:
         """`given` comes before the module's `own`: a mapping, or pairs of name and function."""
-        if not isinstance(given or {}, (Mapping, tuple)):
+        given = {} if given is None else given
+        if not isinstance(given, (Mapping, tuple)):
             raise InvalidArgument(
                 f"natives is {type(given).__name__}, but must be a dict of functions by name"
             )
-        functions = {**own, **dict(given or {})}
+        functions = {**own, **dict(given)}
         self._keep: list[Any] = []
         self.count = len(functions)
         self.table = ffi.new("ingot_native_t[]", self.count)

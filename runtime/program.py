@@ -63,8 +63,7 @@ class Program(Uncopied):
         memory_limit: int | None = None,
         shares_slab: bool = False,
     ) -> None:
-        verify, zero_memory = _flag("verify", verify), _flag("zero_memory", zero_memory)
-        shares_slab = _flag("shares_slab", shares_slab)
+        verify, zero_memory, shares_slab = map(bool, (verify, zero_memory, shares_slab))
         given = {"zero_memory": zero_memory, "memory_limit": _limit(memory_limit)}
         options = ffi.new("ingot_program_options_t *", given)
         set_limits(options.limits, None, timeout)
@@ -213,12 +212,6 @@ def read_metadata(module: Any) -> dict[str, Any]:
     written = bytes(ffi.buffer(info.metadata, info.metadata_length))
     found: dict[str, Any] = json.loads(written or b"{}")
     return found
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, int):
-        raise InvalidArgument(f"{name} is {value!r}, but must be True or False")
-    return bool(value)
 
 
 def _limit(memory_limit: int | None) -> int:

@@ -24,6 +24,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Expr
 from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.hal.options import checked_options
 
 __all__ = ["ADVICE", "OwnLowering", "find_own", "has_own", "lower_own", "lowering", "split_name"]
 
@@ -38,6 +39,7 @@ _Function = TypeVar("_Function", bound=OwnLowering)
 _own: dict[tuple[str, str], OwnLowering] = {}
 
 
+@checked_options(InvalidArgument)
 def lowering(domain: str, name: str) -> Callable[[_Function], _Function]:
     """Register how an op of your own is computed, as a function of traced tensors (`ingot.ops`).
 

@@ -140,7 +140,8 @@ def _literal(value: Any, dtype: DType | None) -> Literal:
         array = np.asarray(value)
         return Literal(array, DType.from_numpy(array.dtype))
     try:
-        return Literal(np.asarray(value, dtype.numpy), dtype)
+        with np.errstate(over="ignore"):  # a number that is too large is infinite
+            return Literal(np.asarray(value, dtype.numpy), dtype)
     except Unsupported:
         array = np.asarray(value)
         return literal_from_numbers(array.reshape(-1).tolist(), array.shape, dtype)

@@ -26,6 +26,7 @@ from ingot.compiler.vm.contents import FunctionContents
 from ingot.compiler.vm.read_module import read_module
 from ingot.compiling import compile
 from ingot.hal.errors import InvalidArgument
+from ingot.hal.options import checked_options
 from ingot.hal.spec import layout
 from ingot.hal.whole_file import open_regular, write_whole
 from ingot.inputs import read_inputs
@@ -35,6 +36,7 @@ from ingot.runtime.signature import read_signature
 __all__ = ["bundle"]
 
 
+@checked_options(InvalidArgument)
 def bundle(
     source: Any,
     folder: str | os.PathLike[str],

@@ -18,10 +18,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2520,
+    "compiler": 2525,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 38580,
+    "compiler/frontends": 38595,
     "compiler/graph": 10750,
     "compiler/ir": 2270,
     "compiler/kernels": 14435,
@@ -36,18 +36,18 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1380,
     "csrc/vm": 2330,
-    "hal": 2535,
+    "hal": 2625,
     "runtime": 3200,
-    "python/ingot": 4102,
+    "python/ingot": 4105,
     "python/ingot/explorer": 1900,
-    "python/ingot/language": 1620,
+    "python/ingot/language": 1625,
     "python/ingot/onnxruntime": 1354,
     "python/ingot/quantizing": 1310,
     "benchmarks": 2380,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 118105
+IN_ALL = 118230
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

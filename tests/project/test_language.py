@@ -71,7 +71,7 @@ def test_pieces_are_merged_by_their_scores() -> None:
     ("changes", "error", "message"),
     [
         ({"tokenizer.ggml.tokens": None}, ingot.NotFound, "the file has no tokenizer"),
-        ({"tokenizer.ggml.model": "bert"}, ingot.Unsupported, "kind 'bert'; those that are known"),
+        ({"tokenizer.ggml.model": "bert"}, ingot.Unsupported, "kind 'bert'; known"),
         ({"tokenizer.ggml.pre": "x"}, ingot.Unsupported, "cuts texts as 'x'; those that are known"),
         ({"tokenizer.ggml.merges": ["h z1"]}, ingot.DataLoss, "tokenizer is damaged"),
         ({"tokenizer.ggml.merges": ["h h"]}, ingot.DataLoss, "'h'\\) gives no token"),

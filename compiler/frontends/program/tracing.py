@@ -36,7 +36,7 @@ def spec(type: str, /, **bounds: tuple[int, int | None]) -> Spec:
     numbers, names, or sums and products of them ("2*n+1"). One name is one size in all arguments.
     `batch=(1, 64)` is the range of a dim. CompileError: it is no type."""
     try:
-        found = parse_type(type)
+        found = parse_type(type if isinstance(type, str) else "")
     except CompileError as error:
         raise CompileError(
             f"{type!r} is no type of a tensor ({error}): write a dtype and dims, such as "
@@ -51,10 +51,17 @@ def spec(type: str, /, **bounds: tuple[int, int | None]) -> Spec:
     for name, limits in bounds.items():
         if name not in names:
             raise CompileError(f"{type!r} has no dim '{name}', for which there is a range")
-        low, high = limits
-        if low < 0 or (high is not None and high < low):
-            raise CompileError(f"the range of '{name}' is {limits}, expected (least, greatest)")
+        if not _is_range(limits):
+            raise CompileError(f"the range of '{name}' is {limits!r}, expected (least, greatest)")
     return Spec(found, dict(bounds))
+
+
+def _is_range(limits: Any) -> bool:
+    try:
+        low, high = limits
+        return bool(low >= 0 and (high is None or high >= low))
+    except (TypeError, ValueError):
+        return False
 
 
 class Program:
@@ -91,7 +98,7 @@ def trace(function: Callable[..., Any], *specs: Spec, **named: Spec) -> Program:
     or a dict, whose keys name the results. CompileError: what it does is no program; the message
     has the line.
     """
-    signature = inspect.signature(function)
+    signature = _signature(function)
     try:
         bound = signature.bind(*specs, **named)
     except TypeError as error:
@@ -141,7 +148,7 @@ def _annotated(function: Callable[..., Any]) -> dict[str, Spec]:
     annotations = inspect.get_annotations(function, eval_str=True)
     missing = [
         name
-        for name in inspect.signature(function).parameters
+        for name in _signature(function).parameters
         if not isinstance(annotations.get(name), Spec)
     ]
     if missing:
@@ -150,6 +157,13 @@ def _annotated(function: Callable[..., Any]) -> dict[str, Spec]:
             '@ingot.program(ingot.spec("f32[n,4]"), ...)'
         )
     return {name: each for name, each in annotations.items() if name != "return"}
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise CompileError(f"{function!r:.60} is no function of tensors: {error}") from None
 
 
 def _name(function: Callable[..., Any]) -> str:

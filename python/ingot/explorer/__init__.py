@@ -17,6 +17,8 @@ from typing import Any
 
 from ingot.explorer.facts import module_facts
 from ingot.explorer.times import add_times
+from ingot.hal.errors import InvalidArgument
+from ingot.hal.options import checked_options
 from ingot.hal.whole_file import write_whole
 from ingot.inputs import known_sizes
 from ingot.inspection import read_file
@@ -34,6 +36,7 @@ _SCRIPTS = (
 )
 
 
+@checked_options(InvalidArgument)
 def explore(
     module: str | os.PathLike[str],
     output: str | os.PathLike[str],

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.hal.options import checked_options
 from ingot.language.batch_draft import BatchDraft, Wanted
 from ingot.language.draft import check_count, check_vocabulary, check_words
 from ingot.language.loading import TYPES, check_prompt, load_language_model
@@ -88,6 +89,7 @@ class LanguageBatch:
     time for each text; texts stay the same. Threads may share it.
     """
 
+    @checked_options(InvalidArgument)
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -143,6 +145,7 @@ class LanguageBatch:
         check_words(*words)
         return BatchDraft(model, count, self._ends)
 
+    @checked_options(InvalidArgument)
     def submit(
         self, prompt: str | Sequence[int], *, max_tokens: int | None = None, **sampling: Any
     ) -> Stream:
@@ -157,6 +160,7 @@ class LanguageBatch:
                 self._waiting.append(stream)
         return stream
 
+    @checked_options(InvalidArgument)
     def generate(
         self,
         prompts: Sequence[str | Sequence[int]],

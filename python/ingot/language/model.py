@@ -15,6 +15,7 @@ from typing import Any, overload
 import numpy as np
 
 from ingot.hal.errors import CompileError, InvalidArgument, OutOfRange
+from ingot.hal.options import checked_options
 from ingot.language.adapters import lora as adapter_parameters
 from ingot.language.batch import LanguageBatch
 from ingot.language.draft import Draft, check_count
@@ -40,6 +41,7 @@ class LanguageModel:
     draft that does not fit.
     """
 
+    @checked_options(InvalidArgument)
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -67,7 +69,7 @@ class LanguageModel:
         self.capacity = int(self.model.capacity())
         self.draft: Draft | None = None
         if draft is not None:
-            if not isinstance(draft, LanguageModel):
+            if isinstance(draft, (str, os.PathLike)):
                 draft = self._smaller(draft, weights=weights, **options)
             self.draft = Draft(draft, draft_tokens)
             self.draft.check(self)
@@ -97,6 +99,7 @@ class LanguageModel:
         (logits,) = (each for each in self.model.variables if each.name == "logits")
         return int(logits.shape[0])
 
+    @checked_options(InvalidArgument)
     def generate(
         self, prompt: str | Sequence[int], *, max_tokens: int | None = None, **sampling: Any
     ) -> Iterator[str]:
@@ -149,6 +152,7 @@ class LanguageModel:
             yield ids[:count].tolist()
             known = [following]
 
+    @checked_options(InvalidArgument)
     def chat(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -218,9 +222,10 @@ def generate(
 ) -> Iterator[tuple[int, str]]: ...
 
 
+@checked_options(InvalidArgument)
 def generate(
     model: LanguageModel | LanguageBatch | str | os.PathLike[str],
-    prompt: Any,
+    prompt: str | Sequence[Any],
     *,
     max_tokens: int | None = None,
     draft: LanguageModel | str | os.PathLike[str] | None = None,

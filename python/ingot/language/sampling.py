@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from ingot.hal.errors import InvalidArgument
+from ingot.hal.options import check_options
 
 __all__ = ["Sampling"]
 
@@ -22,6 +23,7 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_options(type(self), vars(self), InvalidArgument)
         rules = {
             "temperature": (self.temperature >= 0, "at least 0"),
             "top_k": (0 <= self.top_k < 1 << 31, "at least 0"),

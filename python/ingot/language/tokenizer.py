@@ -177,7 +177,7 @@ class FileTokenizer(Tokenizer):
         kind = str(self._key("model"))
         if kind not in _KINDS:
             raise Unsupported(
-                f"the tokenizer is of the kind {kind!r}; those that are known are gpt2 and llama"
+                f"the tokenizer is of the kind {kind!r:.60}; known are gpt2 and llama"
             )
         with whole("the file's tokenizer"):
             self._tokenizer = _KINDS[kind](self._key, texts)

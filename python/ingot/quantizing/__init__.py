@@ -13,8 +13,9 @@ from typing import Any
 
 from ingot.compiler import Module
 from ingot.compiler.graph.quantizing.layers import prepare
-from ingot.compiler.pipeline import read_program
+from ingot.compiler.pipeline import compile, read_program
 from ingot.hal.errors import InvalidArgument
+from ingot.hal.options import check_options, checked_options
 from ingot.quantizing.deciding import Scheme
 from ingot.quantizing.report import QuantizationReport
 from ingot.quantizing.work import Work
@@ -32,6 +33,7 @@ class QuantizedModule(Module):
         self.quantization = quantization
 
 
+@checked_options(InvalidArgument)
 def quantize(
     source: Any,
     *,
@@ -75,6 +77,7 @@ def quantize(
     CompileError: the program cannot be compiled, or has no layer to quantise. InvalidArgument:
     data, a layer's name or an option is wrong; the message says which.
     """
+    check_options(compile, options, InvalidArgument)
     scheme = Scheme(weights, activations, group, method, compensate, max_error)
     reading = {name: options.pop(name) for name in _READING if name in options}
     if options.get("parameters", "embedded") != "embedded":

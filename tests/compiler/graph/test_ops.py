@@ -135,3 +135,10 @@ def test_gathers_need_elements_along_what_they_look_up_alone() -> None:
     module = program(gather, "f32[n,k]", "i64[n,m]")
     (op,) = (op for op in module.functions["main"].block.ops if op.name == "gather")
     assert list(relations_of(op)) == [("le", 1, symbol("k"))]
+
+
+def test_a_number_that_is_too_large_for_a_dtype_is_infinite() -> None:
+    block = Block()
+    Builder(block).constant(1e300, "f32")
+    (op,) = block.ops
+    assert "inf" in str(op.attributes)

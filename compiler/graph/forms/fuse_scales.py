@@ -453,29 +453,40 @@ def _code_panels(weight: _Weight, bits: int, builder: Builder) -> Value:
     if added:
         codes = builder.value("add", codes, builder.full(added, CODE, (k, n)))
     planes, panels = code_planes(bits), -(-n // PANEL)
-    runs = -(-k * planes[-1] // 32)
-    codes = _padded(codes, (runs * 32 // planes[-1], panels * PANEL), builder)
+    runs, lines = -(-k * planes[-1] // 32), code_lines(bits, k)
+    k, n = runs * 32 // planes[-1], panels * PANEL
+    codes = _padded(codes, (k, n), builder)
+    # Columns that are rows where they come from become words there, and then move as such.
+    is_turned = defined_by(weight.codes, "transpose") is not None
+    if is_turned:
+        codes = builder.value("transpose", codes, permutation=(1, 0))
+    codes = builder.value("reshape", codes, shape=(n, k, 1) if is_turned else (1, k, n))
     words: list[Value] = []
     at = 0
     for width in planes:
         others = width < bits or (is_wide and bits < 8)
         words.insert(0, _words(codes, at, width, others, runs, builder))
         at += width
-    total = words[0] if len(words) == 1 else builder.value("concatenate", *words, axis=1)
-    total = builder.value("reshape", total, shape=(code_lines(bits, k), 4, panels, PANEL))
-    return builder.value("transpose", total, permutation=(2, 0, 3, 1))
+    total = words[0] if len(words) == 1 else builder.value("concatenate", *words, axis=2)
+    if not is_turned:
+        total = builder.value("reshape", total, shape=(lines, 4, panels, PANEL))
+        return builder.value("transpose", total, permutation=(2, 0, 3, 1))
+    total = builder.value("reshape", total, shape=(panels, PANEL, lines, 4))
+    total = builder.value("reinterpret", total, dtype=dtype("u32"))
+    total = builder.value("transpose", total, permutation=(0, 2, 1))
+    return builder.value("reinterpret", total, dtype=CODE)
 
 
 def _words(codes: Value, at: int, bits: int, others: bool, runs: int, builder: Builder) -> Value:
-    """So many bits of codes [k, columns] from one on, in the bytes of words [runs, words, 4,
-    columns]. `others`: of the codes may be set, too."""
-    k, columns = static_shape(codes)
+    """So many bits of codes [rows, k, columns] from one on, in the bytes of words
+    [rows, runs, words, 4, columns]. `others`: of the codes may be set, too."""
+    rows, k, columns = static_shape(codes)
     count, per = k * bits // (32 * runs), 8 // bits
-    codes = builder.value("reshape", codes, shape=(runs * count, per, 4, columns))
-    shape = (runs * count, 4, columns)
+    codes = builder.value("reshape", codes, shape=(rows, runs * count, per, 4, columns))
+    shape = (rows, runs * count, 4, columns)
     total: Value | None = None
     for place in range(per):
-        start, limit = (0, place, 0, 0), (runs * count, place + 1, 4, columns)
+        start, limit = (0, 0, place, 0, 0), (rows, runs * count, place + 1, 4, columns)
         part = builder.value("slice", codes, start=start, limit=limit)
         part = builder.value("reshape", part, shape=shape)
         up = place * bits - at
@@ -486,7 +497,7 @@ def _words(codes: Value, at: int, bits: int, others: bool, runs: int, builder: B
             part = builder.value(name, part, builder.full(abs(up), CODE, shape))
         total = part if total is None else builder.value("or", total, part)
     assert total is not None
-    return builder.value("reshape", total, shape=(runs, count, 4, columns))
+    return builder.value("reshape", total, shape=(rows, runs, count, 4, columns))
 
 
 def _scale_panels(x: Value, builder: Builder) -> Value:

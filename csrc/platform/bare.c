@@ -20,9 +20,11 @@ int64_t ingot_clock_tick(void) { return ingot_clock(); }
 
 int64_t ingot_memory_length(void) { return 0; }
 
-void ingot_memory_prefer_large_pages(void *data, size_t length) {
+bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t step) {
   (void)data;
   (void)length;
+  (void)step;
+  return false;
 }
 
 bool ingot_memory_give_back(void *data, size_t length) {

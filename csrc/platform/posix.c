@@ -320,12 +320,38 @@ int64_t ingot_memory_length(void) {
 #endif
 }
 
-void ingot_memory_prefer_large_pages(void *data, size_t length) {
 #if defined(MADV_HUGEPAGE)
-  (void)madvise(data, length, MADV_HUGEPAGE);
+
+#define INGOT_POSIX_LARGE_PAGE ((size_t)2 << 20)
+#define INGOT_POSIX_SLOW_NANOSECONDS 1000000 /* to clear a large page takes 50 to 400 us */
+
+static bool ingot_posix_is_slow(uint8_t *page) {
+  int64_t begin = ingot_clock();
+  *(volatile uint8_t *)page = 0;
+  return ingot_clock() - begin > INGOT_POSIX_SLOW_NANOSECONDS;
+}
+
+#endif
+
+/* A virtual machine that has used up what it was given asks its host for each further large page,
+ * which takes 5 to 10 ms: then small pages are faster, which it has. */
+bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t step) {
+#if defined(MADV_HUGEPAGE)
+  const size_t page = INGOT_POSIX_LARGE_PAGE;
+  if (madvise(data, length, MADV_HUGEPAGE) != 0) return false;
+  for (size_t at = 0; at + 2 * page <= length; at += step) {
+    uint8_t *begin = (uint8_t *)data + at;
+    if (ingot_posix_is_slow(begin) && ingot_posix_is_slow(begin + page)) {
+      (void)madvise(begin, length - at, MADV_NOHUGEPAGE);
+      return false;
+    }
+  }
+  return true;
 #else
   (void)data;
   (void)length;
+  (void)step;
+  return false;
 #endif
 }
 

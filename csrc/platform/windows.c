@@ -299,9 +299,11 @@ int64_t ingot_memory_length(void) {
   return GlobalMemoryStatusEx(&facts) ? (int64_t)facts.ullTotalPageFile : 0; /* with swap space */
 }
 
-void ingot_memory_prefer_large_pages(void *data, size_t length) {
+bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t step) {
   (void)data;
   (void)length;
+  (void)step;
+  return false;
 }
 
 bool ingot_memory_give_back(void *data, size_t length) {

@@ -22,7 +22,7 @@ LINES = {
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
     "compiler/frontends": 38595,
-    "compiler/graph": 10750,
+    "compiler/graph": 10760,
     "compiler/ir": 2270,
     "compiler/kernels": 14435,
     "compiler/stream": 1615,
@@ -31,10 +31,10 @@ LINES = {
     "csrc": 100,
     "csrc/api": 2795,
     "csrc/base": 920,
-    "csrc/hal": 6550,
+    "csrc/hal": 6560,
     "csrc/include": 1120,
     "csrc/module": 1300,
-    "csrc/platform": 1380,
+    "csrc/platform": 1400,
     "csrc/vm": 2330,
     "hal": 2625,
     "runtime": 3200,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 118230
+IN_ALL = 118275
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -446,21 +446,20 @@ def _code_panels(weight: _Weight, bits: int, builder: Builder) -> Value:
     """Codes [k, n] as [panels, lines, 16, 4]: 32 bits of a column are steps of K, four of them in
     the low bits of the four bytes, the next four above, and so on."""
     codes, (k, n) = weight.codes, static_shape(weight.codes)
+    # Columns that are rows where they come from become words there, and then move as such.
+    turned = defined_by(codes, "transpose")
+    codes = turned.operands[0] if turned else codes
     is_wide = tensor_type(codes).dtype is not CODE  # the bits above are the sign
     if is_wide:
         codes = builder.value("bitcast", codes, dtype=CODE)
     added = (1 << (bits - 1)) - (weight.middle or 0) if weight.kind == "i" else 0
     if added:
-        codes = builder.value("add", codes, builder.full(added, CODE, (k, n)))
+        codes = builder.value("add", codes, builder.full(added, CODE, static_shape(codes)))
     planes, panels = code_planes(bits), -(-n // PANEL)
     runs, lines = -(-k * planes[-1] // 32), code_lines(bits, k)
     k, n = runs * 32 // planes[-1], panels * PANEL
-    codes = _padded(codes, (k, n), builder)
-    # Columns that are rows where they come from become words there, and then move as such.
-    is_turned = defined_by(weight.codes, "transpose") is not None
-    if is_turned:
-        codes = builder.value("transpose", codes, permutation=(1, 0))
-    codes = builder.value("reshape", codes, shape=(n, k, 1) if is_turned else (1, k, n))
+    codes = _padded(codes, (n, k) if turned else (k, n), builder)
+    codes = builder.value("reshape", codes, shape=(n, k, 1) if turned else (1, k, n))
     words: list[Value] = []
     at = 0
     for width in planes:
@@ -468,7 +467,7 @@ def _code_panels(weight: _Weight, bits: int, builder: Builder) -> Value:
         words.insert(0, _words(codes, at, width, others, runs, builder))
         at += width
     total = words[0] if len(words) == 1 else builder.value("concatenate", *words, axis=2)
-    if not is_turned:
+    if not turned:
         total = builder.value("reshape", total, shape=(lines, 4, panels, PANEL))
         return builder.value("transpose", total, permutation=(2, 0, 3, 1))
     total = builder.value("reshape", total, shape=(panels, PANEL, lines, 4))

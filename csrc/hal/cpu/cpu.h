@@ -22,6 +22,7 @@ typedef struct ingot_hal_cpu_device_t {
   ingot_hal_cpu_spare_t spares[INGOT_HAL_CPU_SPARES];
   _Atomic size_t spare_length; /* of all of them */
   _Atomic uint32_t next_spare;
+  _Atomic bool has_slow_pages; /* the last large buffer got no large pages, or not quickly */
   ingot_hal_cpu_pool_t *pool;        /* NULL with one thread */
   _Atomic size_t scratch_length;   /* the most that a loaded kernel needs */
   char description[96];
@@ -47,6 +48,9 @@ typedef struct ingot_hal_cpu_queue_t {
 
 ingot_status_t ingot_hal_cpu_buffer_create(ingot_device_t *device, int64_t length,
                                            ingot_buffer_t **out_buffer);
+/* Like ingot_memory_prefer_large_pages; memory of a few pages has them if larger ones had. */
+void ingot_hal_cpu_prefer_large_pages(ingot_hal_cpu_device_t *device, void *data, size_t length,
+                                      size_t step);
 /* Frees the spare blocks. */
 void ingot_hal_cpu_device_trim(ingot_device_t *device);
 ingot_status_t ingot_hal_cpu_buffer_wrap(ingot_device_t *device, void *data, int64_t length,

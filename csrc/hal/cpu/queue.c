@@ -110,6 +110,7 @@ ingot_status_t ingot_hal_cpu_queue_wait(ingot_hal_queue_t *queue) {
 /* Copies and fills may be stopped after so many bytes: a few milliseconds. */
 #define INGOT_CPU_PIECE_LENGTH (INT64_C(1) << 24)
 #define INGOT_CPU_FORGOTTEN_LEAST (INT64_C(1) << 20)
+#define INGOT_CPU_SAMPLED_STEP ((size_t)8 << 20) /* a few large pages */
 
 ingot_status_t ingot_hal_cpu_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *source,
                                         int64_t source_offset, ingot_buffer_t *target,
@@ -126,17 +127,23 @@ ingot_status_t ingot_hal_cpu_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t
   return NULL;
 }
 
-/* Large state that becomes zeros costs memory from where it is written again, so that a cache may
- * have room for more than is ever used. Gives the bytes from `to` on that need no more work. */
+/* Large state and weights that become zeros cost memory from where they are written, so that a
+ * cache may have room for more than is ever used, and weights are touched once, by the kernels that
+ * make them. Gives the bytes from `to` on that need no more work. */
 static int64_t forget(const ingot_buffer_t *target, uint8_t *to, int64_t length) {
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(target->device);
-  if (length < INGOT_CPU_FORGOTTEN_LEAST || target->root->kind != INGOT_MEMORY_STATE ||
-      !ingot_allocator_is_system(allocator)) {
+  uint32_t kind = target->root->kind;
+  bool forgets = kind == INGOT_MEMORY_STATE || kind == INGOT_MEMORY_WEIGHTS;
+  if (length < INGOT_CPU_FORGOTTEN_LEAST || !forgets || !ingot_allocator_is_system(allocator)) {
     return 0;
   }
   int64_t begin = (int64_t)(-(uintptr_t)to & (INGOT_MEMORY_UNIT - 1));
   int64_t end = begin + ((length - begin) & ~(int64_t)(INGOT_MEMORY_UNIT - 1));
   if (!ingot_memory_give_back(to + begin, (size_t)(end - begin))) return 0;
+  if (kind == INGOT_MEMORY_WEIGHTS) { /* all of which will be written */
+    ingot_hal_cpu_prefer_large_pages((ingot_hal_cpu_device_t *)target->device, to + begin,
+                                     (size_t)(end - begin), INGOT_CPU_SAMPLED_STEP);
+  }
   memset(to, 0, (size_t)begin);
   return end;
 }

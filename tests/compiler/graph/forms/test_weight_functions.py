@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
+from ingot.compiler.graph.folding.simplify import simplify
 from ingot.compiler.graph.forms.fuse_scales import fuse_scales
 from ingot.compiler.graph.forms.split_init import split_init
 from ingot.compiler.graph.interpreter import interpret
@@ -58,3 +59,34 @@ def test_codes_move_once_and_what_is_left_moves_behind_them() -> None:
         x = rng.standard_normal((rows, 64)).astype(np.float32)
         (got,) = interpret(module, name, [x], {"q": q, "s": s, "b": bias})
         np.testing.assert_allclose(got, times * (x @ weight) + 2 * bias, rtol=1e-5, atol=1e-3)
+
+
+def test_codes_of_rows_become_words_where_they_lie_and_move_as_words() -> None:
+    block = Block([TensorType(F32, (3, 64))])
+    b = Builder(block)
+    codes = b.value("parameter", scope="", key="q", dtype=I8, shape=(40, 2, 32))
+    scales = b.value("parameter", scope="", key="s", dtype=F32, shape=(40, 2))
+    scales = b.value("broadcast", scales, shape=(40, 2, 32), dimensions=(0, 1))
+    weight = b.value("mul", b.value("convert", codes, dtype=F32), scales)
+    weight = b.value("reshape", weight, shape=(40, 64))
+    weight = b.value("transpose", weight, permutation=(1, 0))
+    y = b.value("dot_general", block.arguments[0], weight, lhs_contract=(1,), rhs_contract=(0,))
+    b.return_(y)
+    module = Module()
+    module.add(Function("main", Region([block]), ["x"], ["y"]))
+    module = simplify(eliminate_dead_code(fuse_scales(module)))
+    moves = [
+        tensor_type(op.operands[0])
+        for op in walk(module.functions["weight.0"])
+        if op.name == "transpose"
+    ]
+    words = [each for each in moves if each.dtype.is_integer]
+    assert [each.dtype.name for each in words] == ["u32"]
+    module = split_init(module)
+    verify(module, GRAPH)
+    rng = np.random.default_rng(0)
+    q = rng.integers(-128, 128, (40, 2, 32)).astype(np.int8)
+    s, x = rng.random((40, 2)).astype(np.float32), rng.standard_normal((3, 64)).astype(np.float32)
+    (got,) = interpret(module, "main", [x], {"q": q, "s": s})
+    wanted = x @ (q * s[..., None]).reshape(40, 64).T
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-3)

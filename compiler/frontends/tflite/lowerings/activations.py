@@ -49,7 +49,8 @@ def leaky_relu(c: Context, x: Value) -> Value:
 
 @lowering("PRELU")
 def prelu(c: Context, x: Value, slope: Value) -> Value:
-    scaled = c.op("mul", *c.broadcast(x, slope))
+    x, slope = c.broadcast(x, slope)
+    scaled = c.op("mul", x, slope)
     return c.op("select", c.compare("ge", x, c.fill(0, like=x)), x, scaled)
 
 

@@ -6,7 +6,7 @@ from ingot.compiler.frontends.emitter import shape_of, type_of
 from ingot.compiler.frontends.indexed import scatter_slices
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
-from ingot.compiler.ir.dims import Dim, known_dim
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -87,8 +87,10 @@ def gather_nd(c: Context, x: Value, indices: Value) -> Value:
 
 @lowering("SCATTER_ND")
 def scatter_nd(c: Context, indices: Value, updates: Value, shape: Value) -> Value:
-    element = type_of(updates).dtype
-    zeros = c.full(0, element, tuple(c.dims(shape)))
+    element, sizes = type_of(updates).dtype, tuple(c.dims(shape))
+    (depth,) = known_dims(shape_of(indices)[-1:])
+    updates = c.agree(updates, (*shape_of(indices)[:-1], *sizes[depth:]))
+    zeros = c.full(0, element, sizes)
     return scatter_slices(c, zeros, indices, updates, "or" if element.is_boolean else "add")
 
 

@@ -132,6 +132,22 @@ def test_an_open_dim_is_a_symbol() -> None:
         check(data, [_floats(rows_given, 4)])
 
 
+def test_open_dims_that_an_op_needs_equal_are_one() -> None:
+    model = Model()
+    g = model.main
+    rows, new = g.tensor("int32", (-1, 1), name="rows"), g.tensor("float32", (-1, 4), name="new")
+    sums, y = g.tensor("float32", (6, 4)), g.tensor("float32", (-1, 3, 4))
+    g.op("SCATTER_ND", [rows, new, g.constant(np.array([6, 4], np.int32))], [sums])
+    x = g.tensor("float32", (-1, 3, 4), name="x")
+    g.op("PRELU", [x, g.constant(_floats(2, 1, 4))], [y])
+    g.ends([rows, new, x], [sums, y])
+    data = bytes(model)
+    for count in (1, 3):
+        check(
+            data, [np.arange(count, dtype=np.int32)[:, None], _floats(count, 4), _floats(2, 3, 4)]
+        )
+
+
 def _while() -> bytes:
     """x doubles until its sum is above 10; then one of two branches."""
     model = Model()

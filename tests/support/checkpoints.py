@@ -142,6 +142,22 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
         },
     ),
     "deepseek v2": ("DeepseekV2", {**_ROUTED, **_LATENT, "norm_topk_prob": False}),
+    "deepseek v2 groups": (
+        "DeepseekV2",
+        {
+            **_ROUTED,
+            **_LATENT,
+            "n_routed_experts": 12,
+            "n_group": 4,
+            "topk_group": 2,
+            "topk_method": "group_limited_greedy",
+            "norm_topk_prob": False,
+        },
+    ),
+    "deepseek v3 groups": (
+        "DeepseekV3",
+        {**_ROUTED, **_LATENT, "n_routed_experts": 12, "n_group": 4, "topk_group": 2},
+    ),
     "deepseek v3": (
         "DeepseekV3",
         {

@@ -160,6 +160,11 @@ SHAPES = {
             "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.freq_base": 100.0,
             "rope.scaling.original_context_length": 16, "rope.scaling.yarn_log_multiplier": 0.1,
         }),
+    "deepseek2 groups": Shape("deepseek2", layers=3, dense=1, experts=12, chosen=3, feed=32,
+        shared=64, kv_heads=1, head_length=40, rope_length=8, rank=32, query_rank=24, metadata={
+            "expert_group_count": 4, "expert_group_used_count": 2, "expert_gating_func": 2,
+            "expert_weights_norm": True,
+        }),
     "deepseek2 lite": Shape("deepseek2", layers=3, dense=1, experts=6, chosen=3, feed=32,
         shared=64, kv_heads=1, head_length=40, rope_length=8, rank=32),
     "lfm2": Shape("lfm2", layers=4, tied=True, metadata={

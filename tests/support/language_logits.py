@@ -78,7 +78,11 @@ def _mixture(shape: Shape, part: Mapping[str, Array], x: Array) -> Array:
     scale = shape.metadata.get("expert_weights_scale", 1)
     y = np.zeros_like(x)
     for row, share in enumerate(shares):
-        chosen = np.argsort(-(share + part.get("exp_probs_b.bias", 0)))[: shape.chosen]
+        sums = share + part.get("exp_probs_b.bias", 0)
+        groups = sums.reshape(shape.metadata.get("expert_group_count", 1), -1)
+        best = np.argsort(-np.sort(groups)[:, -2:].sum(1))
+        groups[best[shape.metadata.get("expert_group_used_count", 1) :]] = -np.inf
+        chosen = np.argsort(-groups.reshape(-1))[: shape.chosen]
         is_whole = shape.architecture in ("qwen2moe", "olmoe")
         is_whole |= shape.architecture == "deepseek2" and not shape.query_rank
         whole = 1 if is_whole else share[chosen].sum()

@@ -57,7 +57,7 @@ MODEL_TYPES = {
     "dots1": ARCHITECTURES["dots1"],
     "lfm2": ARCHITECTURES["lfm2"],
     "lfm2_moe": ARCHITECTURES["lfm2moe"],
-    "deepseek_v2": _LLAMA,
+    "deepseek_v2": replace(_LLAMA, best_of_groups=1),
     "deepseek_v3": replace(_LLAMA, gating="sigmoid"),
     "glm4_moe_lite": replace(_LLAMA, gating="sigmoid"),
     "qwen3_vl_moe_text": ARCHITECTURES["qwen3vlmoe"],
@@ -179,6 +179,8 @@ def read_config(folder: Checkpoint) -> Configuration:
     names["attention.layer_norm_epsilon"] = epsilon
     if not config.get("use_sliding_window", True):
         flat.pop("sliding_window", None)
+    if name == "deepseek_v2" and config.get("topk_method", "greedy") == "greedy":
+        flat.pop("n_group", None)
     keys = Keys(flat, name, names | {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()})
     _check_factors(rope, keys)
     for key in _WITHOUT.get(name, ()):

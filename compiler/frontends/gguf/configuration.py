@@ -17,6 +17,7 @@ __all__ = [
     "ARCHITECTURES",
     "Architecture",
     "Configuration",
+    "Groups",
     "Keys",
     "read_configuration",
     "read_keys",
@@ -40,6 +41,7 @@ class Architecture:
     large_layers: int = 0  # a model of so many layers scales scores by width / heads
     normalizes_shares: bool = True  # those of the experts that a token chose
     gating: str = "softmax"  # or sigmoid, which makes shares of scores of experts
+    best_of_groups: int = 2  # experts by which a group of them is chosen
     turns_first: bool = False  # norms of heads are behind rotations
     is_centered: bool = False  # norms take the mean away first (LayerNorm)
     has_norms_before: bool = True  # attention and networks; else behind them only
@@ -122,6 +124,16 @@ class Latent:
 
 
 @dataclass(frozen=True)
+class Groups:
+    """Experts that lie in groups: a token chooses among those of the `used` groups in which the sum
+    of the `best` greatest shares, with their biases, is greatest."""
+
+    count: int
+    used: int
+    best: int
+
+
+@dataclass(frozen=True)
 class Configuration:
     """The sizes of a model; lengths are counts of elements."""
 
@@ -143,6 +155,7 @@ class Configuration:
     chosen_experts: int  # by each token
     expert_length: int  # features between the products of an expert
     gating: str
+    groups: Groups | None
     normalizes_shares: bool
     share_scale: float  # of the shares of experts
     latent: Latent | None
@@ -250,13 +263,20 @@ def _gating(keys: Keys, default: str) -> str:
     found = default if given is None else _GATINGS.get(given) if type(given) is int else None
     if found is None:
         keys.problems.append(f"the key '{keys.name_of(key)}' is {shown(given)}, expected 1 or 2")
-    for key in ("expert_group_count", "expert_group_used_count"):
-        if keys.size(key, 1) != 1:
-            keys.problems.append(
-                f"the key '{keys.name_of(key)}' is {shown(keys.value(key, 1))}: experts in groups "
-                "are not supported"
-            )
     return found or default
+
+
+def _groups(keys: Keys, architecture: Architecture, experts: int, chosen: int) -> Groups | None:
+    """The groups of experts; None where all are in one."""
+    count, used = keys.size("expert_group_count", 1), keys.size("expert_group_used_count", 1)
+    if count == 1 or not experts:
+        return None
+    size, best = experts // count, architecture.best_of_groups
+    if experts % count or used > count or not best <= size or chosen > used * size:
+        keys.problems.append(
+            f"each token chooses {chosen} of {experts} experts, out of {used} of {count} groups"
+        )
+    return Groups(count, used, best)
 
 
 def _kv_heads(keys: Keys, layers: int) -> Sequence[int]:
@@ -389,6 +409,7 @@ def _read(
         chosen_experts=chosen,
         expert_length=keys.size("expert_feed_forward_length", feed),
         gating=_gating(keys, architecture.gating),
+        groups=_groups(keys, architecture, experts, chosen),
         normalizes_shares=keys.flag("expert_weights_norm", architecture.normalizes_shares),
         share_scale=keys.number("expert_weights_scale", 1.0),
         ahead=ahead,

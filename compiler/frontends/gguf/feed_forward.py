@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ingot.compiler.frontends.gguf.configuration import Configuration
+from ingot.compiler.frontends.gguf.configuration import Configuration, Groups
 from ingot.compiler.frontends.gguf.pieces import over_rows, part, softmax, times
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.frontends.runs import each_run, known_number
@@ -86,6 +86,24 @@ def _active(x: Value, activation: str, b: Builder) -> Value:
     return times(b.value("mul", x, share), 0.5, b)
 
 
+def _of_groups(scores: Value, groups: Groups, b: Builder) -> Value:
+    """Scores [count, experts]; -inf in the groups that are not used."""
+    count, experts = tensor_type(scores).shape
+    split = (count, groups.count, experts // groups.count)
+    scores = b.value("reshape", scores, shape=split)
+    best, _ = b.op("top_k", scores, k=groups.best, axis=2, dtype=I64)
+    sums = b.value("reduce", best, axes=(2,), kind="add")
+    _, used = b.op("top_k", sums, k=groups.used, axis=1, dtype=I64)
+    wide = (count, groups.used, groups.count)
+    all = b.value("iota", dtype=I64, shape=wide, axis=2)
+    used = b.value("broadcast", used, shape=wide, dimensions=(0, 1))
+    used = b.value("compare", used, all, direction="eq")
+    used = b.value("reduce", used, axes=(1,), kind="or")
+    used = b.value("broadcast", used, shape=split, dimensions=(0, 1))
+    kept = b.value("select", used, scores, b.full(-np.inf, F32, split))
+    return b.value("reshape", kept, shape=(count, experts))
+
+
 class _Mixture:
     """The experts of a layer. Their weights are made in front of the loops that read them."""
 
@@ -123,12 +141,15 @@ class _Mixture:
         scores = self.weights.linear(x, f"{self.name}.ffn_gate_inp", c.experts)
         all = b.value("logistic", scores) if c.gating == "sigmoid" else softmax(scores, b)
         options = {"k": c.chosen_experts, "axis": 1, "dtype": I64}
+        biased = all
+        if bias in self.weights:
+            vector = self.weights.vector(bias, c.experts)
+            biased = b.value("add", all, b.broadcast_to(vector, tensor_type(all).shape))
+        if c.groups is not None:
+            biased = _of_groups(biased, c.groups, b)
+        greatest, chosen = b.op("top_k", biased, **options)
         if bias not in self.weights:
-            shares, chosen = b.op("top_k", all, **options)
-            return shares, chosen
-        vector = self.weights.vector(bias, c.experts)
-        biased = b.value("add", all, b.broadcast_to(vector, tensor_type(all).shape))
-        _, chosen = b.op("top_k", biased, **options)
+            return greatest, chosen
         shares = b.value(
             "gather", all, chosen, offset_dims=(), collapsed_slice_dims=(1,),
             operand_batching_dims=(0,), start_indices_batching_dims=(0,),

@@ -212,6 +212,10 @@ def test_what_is_missing_is_named_in_one_error(tmp_path: Path) -> None:
     assert "positions are scaled as 'su'" in text
     text = _broken(path, metadata={"expert_count": 2, "expert_used_count": 3})
     assert "each token chooses 3 of 2 experts" in text
+    for groups, used in ((3, 2), (2, 3), (4, 2)):  # the last of one expert each
+        wrong = {"expert_group_count": groups, "expert_group_used_count": used}
+        text = _broken(path, experts=4, metadata=wrong)
+        assert f"each token chooses 2 of 4 experts, out of {used} of {groups} groups" in text
     text = _broken(path, experts=4, metadata={"expert_count": 3})
     assert "'blk.0.ffn_up_exps.weight' has the shape [4, 96, 64], expected [3, 96, 64]" in text
     text = _broken(path, metadata={"block_count": 0})

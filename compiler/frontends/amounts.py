@@ -55,6 +55,19 @@ class Amounts:
         element = elements.item()
         return element.atoms if isinstance(element, Claim) else bool(element)
 
+    def truth_value(self, builder: Builder, truth: Truth) -> Value:
+        """An i1 of rank 0: what is known of a truth value over dims, else what the call finds."""
+        known = self.symbols.decide(truth)
+        if isinstance(truth, bool) or known is not None:
+            return builder.constant(np.bool_(known))
+        result = builder.constant(np.bool_(True))
+        for atom in truth:
+            number = builder.number(atom.difference, "i64")
+            zero = builder.constant(np.int64(0))
+            holds = builder.value("compare", number, zero, direction=atom.direction)
+            result = builder.value("and", result, holds)
+        return result
+
     def dims(self, value: Value) -> list[Dim] | None:
         """The elements of integers, in order; None where they are not known."""
         if not isinstance(value.type, TensorType) or value.type.dtype.is_float:

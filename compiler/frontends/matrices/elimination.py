@@ -138,6 +138,8 @@ def cholesky(x: Array) -> tuple[Array, Array]:
     factor, wrong = panels.each(scope, [matrix, wrong], eliminate)
     lower = scope.count((1, size, size), 1) >= scope.count((1, size, size), 2)
     factor = scope.where(lower, factor.cut(1, 0, size).cut(2, 0, size), 0)
+    if size == 0:
+        return factor, scope.full(0, I64, (batch,))
     return factor, first_of(wrong.cut(1, 0, size) > 0)
 
 

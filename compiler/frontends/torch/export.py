@@ -7,10 +7,13 @@ import io
 import operator
 import os
 import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from copy import copy, deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +57,7 @@ def exported_archives(
             "example_inputs and dynamic_shapes are for a torch.nn.Module: an exported program "
             "has its own"
         )
+    source = _with_plain_attention(torch, source)
     program, examples = source, source.example_inputs
     program.example_inputs = None  # of which torch makes guards that it then cannot run
     try:
@@ -67,6 +71,35 @@ def exported_archives(
         yield _archive(torch, source), names
     finally:
         program.example_inputs = examples
+
+
+def _with_plain_attention(torch: Any, program: Any) -> Any:
+    """The program with what flex_attention computes, which torch neither saves nor decomposes, in
+    functions that it traces when it decomposes the rest."""
+    if not any(str(node.target) == "flex_attention" for node in program.graph.nodes):
+        return program
+    plain = copy(program)
+    plain._graph_module = deepcopy(program.graph_module)
+    attention = sys.modules["torch._higher_order_ops.flex_attention"].math_attention
+    for node in list(plain.graph.nodes):
+        if str(node.target) == "flex_attention":
+            query, key, value, score, mask, scale, options, *others = node.args
+            functions = (score, mask[-1])
+            graphs = [getattr(plain.graph_module, each.target) for each in functions]
+            node.target = partial(_attention, attention, *graphs, scale, options)
+            node.target.__name__ = "attention"  # which a graph asks of what it calls
+            node.args = (query, key, value, *(others or ((), ())))
+            for each in functions:
+                if not each.users:
+                    plain.graph.erase_node(each)
+    return plain
+
+
+def _attention(
+    function: Any, score: Any, mask: Any, scale: float, options: Any, query: Any, key: Any,
+    value: Any, *others: Any,
+) -> Any:  # fmt: skip
+    return function(query, key, value, score, (mask,), scale, options, *others)
 
 
 def _archive(torch: Any, program: Any) -> Archive:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -30,6 +30,20 @@ _FUNCTIONS: dict[str, Callable[..., Dim]] = {
     "Mod": dims.modulo,
     "PythonMod": dims.modulo,
     "Identity": lambda each: each,
+    "Abs": lambda each: dims.maximum(each, each * -1),
+    "LShift": lambda a, b: a * 2**b,
+    "RShift": lambda a, b: dims.floordiv(a, 2**b),
+}
+_RELATIONS: dict[str, Callable[..., Dim]] = {  # 1 where it holds, else 0
+    "StrictGreaterThan": lambda a, b: dims.minimum(dims.maximum(a - b, 0), 1),
+    "GreaterThan": lambda a, b: dims.minimum(dims.maximum(a - b + 1, 0), 1),
+    "StrictLessThan": lambda a, b: dims.minimum(dims.maximum(b - a, 0), 1),
+    "LessThan": lambda a, b: dims.minimum(dims.maximum(b - a + 1, 0), 1),
+    "Unequality": lambda a, b: dims.minimum(dims.maximum(a - b, b - a), 1),
+    "Equality": lambda a, b: 1 - dims.minimum(dims.maximum(a - b, b - a), 1),
+    "And": lambda *each: dims.product(each),
+    "Or": lambda *each: reduce(dims.maximum, each),
+    "Not": lambda each: 1 - each,
 }
 
 
@@ -66,11 +80,37 @@ def _dim(tree: ast.expr, symbol: Callable[[str], Dim]) -> Dim:
         power = _dim(tree.args[1], symbol)
         if isinstance(power, int) and 0 <= power <= 8:
             return dims.product([_dim(first, symbol)] * power)
+    if name == "Piecewise":
+        return _chosen(tree.args, symbol)
     if name in _ROUNDED:
         return _ROUNDED[name](*_ratio(first, symbol))
     if name not in _FUNCTIONS:
         raise ValueError(f"sizes with {name} are not supported: {ast.unparse(tree)[:200]}")
     return _FUNCTIONS[name](*(_dim(each, symbol) for each in tree.args))
+
+
+def _chosen(pairs: Sequence[ast.expr], symbol: Callable[[str], Dim]) -> Dim:
+    """The first of several sizes whose condition holds."""
+    result: Dim = 0
+    for pair in reversed(pairs):
+        if not isinstance(pair, ast.Call) or len(pair.args) != 2:
+            raise ValueError(f"{ast.unparse(pair)[:80]!r} is no size with a condition")
+        size, holds = _dim(pair.args[0], symbol), _condition(pair.args[1], symbol)
+        result = dims.product((size, holds)) + dims.product((result, 1 - holds))
+    return result
+
+
+def _condition(tree: ast.expr, symbol: Callable[[str], Dim]) -> Dim:
+    """1 where it holds, else 0."""
+    if isinstance(tree, ast.Name) and tree.id in ("true", "false"):
+        return int(tree.id == "true")
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+        raise ValueError(f"{ast.unparse(tree)[:80]!r} is no condition")
+    name = tree.func.id
+    if name not in _RELATIONS:
+        raise ValueError(f"sizes with {name} are not supported: {ast.unparse(tree)[:200]}")
+    read = _condition if name in ("And", "Or", "Not") else _dim
+    return _RELATIONS[name](*(read(each, symbol) for each in tree.args))
 
 
 def _ratio(tree: ast.expr, symbol: Callable[[str], Dim]) -> tuple[Dim, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ingot.compiler.frontends.torch.archive import Archive
 from ingot.compiler.frontends.torch.graph_writer import GraphWriter, ranges_of
+from ingot.hal.errors import CompileError
 
 __all__ = ["LiveArchive", "program_archive"]
 
@@ -37,7 +38,13 @@ class LiveArchive(Archive):
         )
 
     def _bytes(self, name: str, is_constant: bool) -> memoryview:
-        storage = self._folders[is_constant][name].untyped_storage()
+        try:
+            storage = self._folders[is_constant][name].untyped_storage()
+        except NotImplementedError:
+            raise CompileError(
+                f"torch keeps no numbers of '{name}', which a transform of torch.func made: "
+                "compute gradients outside of the model"
+            ) from None
         data = self._torch.empty(0, dtype=self._torch.uint8, device=storage.device).set_(storage)
         return memoryview(data.numpy())
 

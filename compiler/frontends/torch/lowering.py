@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, type_of
+from ingot.compiler.frontends.symbols import Truth
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 Number = int | float | Expr
-Scalar = Value | int | float | bool | Expr
+Scalar = Value | int | float | Expr | Truth
 Layout = tuple[list[Dim], Dim]
 """The strides of a tensor and the offset of its first element, both in elements."""
 Lowering = Callable[..., Any]
@@ -142,6 +143,12 @@ class Context(Emitter):
         inner.declared = declared
         return inner
 
+    def within(self, builder: Builder) -> Context:
+        """The same node in a branch or a step that the builder makes."""
+        inner = copy(self)
+        inner._builder = builder
+        return inner
+
     @property
     def dtype(self) -> DType:
         """Of the first result."""
@@ -174,10 +181,18 @@ class Context(Emitter):
             return self.convert(x, element)
         if isinstance(x, Expr):
             return self.size(x, element)
+        if isinstance(x, tuple):
+            return self.convert(self.truth(x), element)
         kind = dtype(element) if isinstance(element, str) else element
         if kind.is_integer and isinstance(x, float):
             x = int(x)
         return self.builder.full(bool(x) if kind.is_boolean else x, kind)
+
+    def truth(self, condition: Value | Truth) -> Value:
+        """What is known of sizes, or a tensor of one element, as an i1 of rank 0."""
+        if isinstance(condition, Value):
+            return self.reshape(self.convert(condition, "i1"), ())
+        return self.amounts.truth_value(self.builder, condition)
 
     def filled(self, x: Scalar, element: DType | str, shape: Sequence[Dim]) -> Value:
         """As `scalar`, in every element."""

@@ -331,8 +331,8 @@ class Walk:
             return value
         if isinstance(value, ComplexValue):
             return join(builder, value.parts)
-        if isinstance(value, bool):
-            return builder.constant(value, "i1")
+        if isinstance(value, (bool, tuple)):
+            return self._amounts.truth_value(builder, value)
         if isinstance(value, (int, Expr)):
             return builder.number(value, dtype("i64"))
         if isinstance(value, float):
@@ -416,7 +416,7 @@ def _lowered(c: Context, name: str, arguments: Sequence[Any], keywords: Any) -> 
         return _call_own(c, own, arguments, keywords)
     given = [part for each in arguments for part in (each if isinstance(each, list) else [each])]
     gives = any(each is not None and each.dtype.is_complex for each in c.declared)
-    if gives or any(isinstance(each, ComplexValue) for each in given):
+    if gives or name not in LOWERINGS or any(isinstance(each, ComplexValue) for each in given):
         return lower_complex(c, name, arguments, keywords)
     return LOWERINGS[name](c, *arguments, **keywords)
 

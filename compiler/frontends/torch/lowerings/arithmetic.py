@@ -468,8 +468,11 @@ def shift_right(c: Context, a: Scalar, b: Scalar) -> Value:
 @lowering("aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
           "aten.type_as.default", "aten.to.other",
           "prims.convert_element_type.default")  # fmt: skip
-def convert(c: Context, x: Value, *_: Any, **__: Any) -> Value:
-    """The dtype is that of the result; devices and layouts are nothing here."""
+def convert(c: Context, x: Scalar, *_: Any, **__: Any) -> Value:
+    """The dtype is that of the result; devices and layouts are nothing here. A number is one that
+    torch took for a tensor."""
+    if not isinstance(x, Value):
+        return c.scalar(x, c.dtype)
     if type_of(x).dtype.is_float and c.dtype.is_integer and c.dtype.bits < 32:
         x = c.convert(x, "i64")
     return c.convert(x, c.dtype)

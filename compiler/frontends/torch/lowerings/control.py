@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.torch.complex_values import ComplexValue
 from ingot.compiler.frontends.torch.lowering import Context, Graph, lowering
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import branches, counted_loop, while_loop
@@ -18,34 +19,41 @@ __all__: list[str] = []
 @lowering("higher_order.cond")
 def cond(
     c: Context, predicate: Any, true: Graph, false: Graph, operands: Sequence[Any] = ()
-) -> list[Value]:
+) -> list[Any]:
     if not isinstance(predicate, Value):
-        if not isinstance(predicate, bool):
-            raise UnsupportedNode("its predicate is of sizes: use one of tensors")
-        predicate = c.scalar(predicate, "i1")
-    chosen = c.reshape(predicate, ())
+        known = c.amounts.symbols.decide(predicate)
+        if known is not None:
+            return (true if known else false).lower(c.builder, operands)
 
     def branch(graph: Graph) -> Any:
-        return lambda inner: _tensors(graph.lower(inner, operands))
+        return lambda inner: _tensors(c.within(inner), graph.lower(inner, operands))
 
-    return branches(c.builder, "if", chosen, [branch(true), branch(false)], c.fresh_names())
+    bodies = [branch(true), branch(false)]
+    made = branches(c.builder, "if", c.truth(predicate), bodies, c.fresh_names())
+    return [
+        _number(c, each) if declared is None else each
+        for each, declared in zip(made, c.declared, strict=True)
+    ]
 
 
 @lowering("higher_order.while_loop")
 def loop(
     c: Context, condition: Graph, body: Graph, carried: Sequence[Any], others: Sequence[Any] = ()
-) -> list[Value]:
-    if not all(isinstance(each, Value) for each in carried):
-        raise UnsupportedNode("it carries numbers: carry tensors of rank 0")
+) -> list[Any]:
+    def given(inner: Context, values: Sequence[Value]) -> list[Any]:
+        pairs = zip(values, carried, strict=True)
+        return [each if isinstance(was, Value) else _number(inner, each) for each, was in pairs]
 
-    def goes_on(inner: Builder, values: Sequence[Value]) -> Value:
-        (result,) = condition.lower(inner, [*values, *others])
-        return inner.value("reshape", result, shape=())
+    def goes_on(builder: Builder, values: Sequence[Value]) -> Value:
+        inner = c.within(builder)
+        (result,) = condition.lower(builder, [*given(inner, values), *others])
+        return inner.truth(result)
 
-    def step(inner: Builder, values: Sequence[Value]) -> Sequence[Value]:
-        return _tensors(body.lower(inner, [*values, *others]))
+    def step(builder: Builder, values: Sequence[Value]) -> Sequence[Value]:
+        inner = c.within(builder)
+        return _tensors(inner, body.lower(builder, [*given(inner, values), *others]))
 
-    return while_loop(c.builder, list(carried), goes_on, step)
+    return given(c, while_loop(c.builder, _tensors(c, carried), goes_on, step))
 
 
 @lowering("higher_order.scan")
@@ -58,9 +66,9 @@ def scan(
     made = [type for type in c.declared[len(carried) :] if type is not None]
 
     def step(inner: Builder, _: Value, values: Sequence[Value], row: list[Value]) -> list[Value]:
-        return _tensors(body.lower(inner, [*values, *row, *others]))
+        return _tensors(c.within(inner), body.lower(inner, [*values, *row, *others]))
 
-    return _over_rows(c, _tensors(carried), rows, [type.shape for type in made], made, step)
+    return _over_rows(c, _tensors(c, carried), rows, [type.shape for type in made], made, step)
 
 
 @lowering("higher_order.map_impl")
@@ -80,7 +88,7 @@ def associative_scan(
     first = [c.reshape(c.sliced(each, 0, 0, 1), shape_of(each)[1:]) for each in rows]
 
     def step(inner: Builder, at: Value, values: Sequence[Value], row: list[Value]) -> list[Value]:
-        combined = _tensors(body.lower(inner, [*values, *row, *others]))
+        combined = _tensors(c.within(inner), body.lower(inner, [*values, *row, *others]))
         is_first = inner.value("compare", at, inner.constant(0, "i64"), direction="eq")
         kept = [
             inner.value("select", inner.broadcast_to(is_first, shape_of(a)), a, b)
@@ -127,7 +135,23 @@ def _write_row(builder: Builder, x: Value, row: Value, at: Value) -> Value:
     return builder.value("dynamic_update_slice", x, column, at, *zeros)
 
 
-def _tensors(values: Sequence[Any]) -> list[Value]:
-    if not all(isinstance(each, Value) for each in values):
-        raise UnsupportedNode("it gives numbers: give tensors")
-    return list(values)
+def _tensors(c: Context, values: Sequence[Any]) -> list[Value]:
+    """Numbers become tensors of rank 0."""
+    if any(isinstance(each, ComplexValue) for each in values):
+        raise UnsupportedNode("it carries complex numbers: carry torch.view_as_real of them")
+    kinds = ("f64" if isinstance(each, float) else "i64" for each in values)
+    return [
+        each if isinstance(each, Value) else c.scalar(each, kind)
+        for each, kind in zip(values, kinds, strict=True)
+    ]
+
+
+def _number(c: Context, x: Value) -> Any:
+    """What `_tensors` made of a number: a whole one is a dim."""
+    if not type_of(x).dtype.is_integer:
+        return x
+    (part,) = c.amounts.parts(c.builder, x)
+    name = f"{c.hint}_"
+    return c.amounts.define_amount(
+        c.builder, part, lambda side: c.fresh(name + side), f"the number '{c.hint}'"
+    )

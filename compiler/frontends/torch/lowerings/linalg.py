@@ -378,7 +378,12 @@ def pseudo_inverse(
 ) -> _Found:
     """By singular values, of which those up to `atol` or `rtol` of the greatest count as 0; without
     `rtol`, up to what is lost by rounding, unless `atol` is above 0."""
-    u, values, vh, _ = svd(m.of(x), whole=False)
+    if hermitian:  # of which torch reads the lower triangle
+        own, vectors, _ = eigh(m.of(x))
+        turned = m.scope.where(own.unsqueeze(1) < 0, -vectors, vectors)
+        u, values, vh = turned, own.abs(), vectors.H
+    else:
+        u, values, vh, _ = svd(m.of(x), whole=False)
     count, size = values.shape
     least, share = (m.limit(each, values) for each in (atol, rtol))
     if rtol is None:

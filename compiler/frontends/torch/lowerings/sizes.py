@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ingot.compiler.frontends.division import floor_divide, floor_remainder
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.symbols import Atom
 from ingot.compiler.frontends.torch.complex_values import complex_lowering
@@ -33,7 +34,7 @@ def _whole(a: Any, b: Any) -> bool:
     return isinstance(a, (int, Expr)) and isinstance(b, (int, Expr))
 
 
-def _register(name: str, of_dims: Callable[..., Any], graph_op: str) -> None:
+def _register(name: str, of_dims: Callable[..., Any], of_values: str | Callable[..., Any]) -> None:
     """An op on two numbers: as dims, or in f64 where one is a float that only the call knows."""
 
     def lower(c: Context, a: Scalar, b: Scalar) -> Any:
@@ -41,7 +42,8 @@ def _register(name: str, of_dims: Callable[..., Any], graph_op: str) -> None:
             return of_dims(a, b)
         if isinstance(a, float) and isinstance(b, (int, float)):
             return of_dims(a, b)
-        return c.op(graph_op, c.scalar(a, _F64), c.scalar(b, _F64))
+        values = (c.scalar(a, _F64), c.scalar(b, _F64))
+        return c.op(of_values, *values) if isinstance(of_values, str) else of_values(c, *values)
 
     lowering(f"_operator.{name}")(lower)
 
@@ -49,15 +51,20 @@ def _register(name: str, of_dims: Callable[..., Any], graph_op: str) -> None:
 _register("add", lambda a, b: a + b, "add")
 _register("sub", lambda a, b: a - b, "sub")
 _register("mul", lambda a, b: a * b, "mul")
-_register("floordiv", dims.floordiv, "div")
-_register("mod", dims.modulo, "rem")
+_register("floordiv", dims.floordiv, floor_divide)
+_register("mod", dims.modulo, floor_remainder)
+_register("lshift", lambda a, b: a * 2**b, "mul")
+_register("rshift", lambda a, b: dims.floordiv(a, 2**b), "div")
 
 
 @lowering("_operator.pow")
-def power(c: Context, a: Dim, b: int) -> Dim:
-    if not isinstance(b, int) or not 0 <= b <= 8:
-        raise UnsupportedNode(f"the power of a size is {b}, expected 0 to 8")
-    return dims.product([a] * b)
+def power(c: Context, a: Any, b: Any) -> Any:
+    """A small power of a size is a size, any other one an f64."""
+    if isinstance(b, int) and 0 <= b <= 8 and _whole(a, b):
+        return dims.product([a] * b)
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return a**b
+    return c.op("pow", c.scalar(a, _F64), c.scalar(b, _F64))
 
 
 @lowering("_operator.neg")
@@ -68,6 +75,11 @@ def negative(c: Context, a: Scalar) -> Any:
 @lowering("_operator.pos")
 def positive(c: Context, a: Any) -> Any:
     return a
+
+
+@lowering("_operator.abs")
+def magnitude(c: Context, a: Any) -> Any:
+    return c.op("abs", a) if isinstance(a, Value) else dims.maximum(a, a * -1)
 
 
 @lowering("torch.sym_max")
@@ -82,15 +94,14 @@ def least(c: Context, a: Dim, b: Dim) -> Dim:
 
 @lowering("torch.sym_ite")
 def chosen(c: Context, condition: Any, a: Dim, b: Dim) -> Dim:
-    """One of two sizes, by what is known of sizes or by a truth value of data, which is read."""
+    """One of two sizes, by what is known of sizes, or by what the call finds, which is read."""
     if not _whole(a, b):
         raise UnsupportedNode("it chooses between floats: use torch.where")
-    if isinstance(condition, Value):
-        return as_dim(c, c.op("select", condition, c.scalar(a, "i64"), c.scalar(b, "i64")))
-    holds = c.amounts.symbols.decide(condition)
-    if holds is None:
-        raise UnsupportedNode("it chooses by sizes that only the call knows: use torch.cond")
-    return a if holds else b
+    known = None if isinstance(condition, Value) else c.amounts.symbols.decide(condition)
+    if known is not None:
+        return a if known else b
+    ends = (c.scalar(each, "i64") for each in (a, b))
+    return as_dim(c, c.op("select", c.truth(condition), *ends))
 
 
 @lowering("torch.sym_float")
@@ -113,12 +124,30 @@ def square_root(c: Context, a: Scalar) -> Any:
 
 
 @lowering("math.trunc", "torch.sym_int")
-def truncate(c: Context, a: Scalar) -> Dim:
+def truncate(c: Context, a: Any) -> Dim:
     if isinstance(a, (int, Expr)):
         return a
     if isinstance(a, float):
         return math.trunc(a)
     return as_dim(c, c.convert(a, "i64"))
+
+
+def _rounded(op: str, of_number: Callable[[float], int]) -> Callable[..., Dim]:
+    def lower(c: Context, a: Any, digits: int | None = None) -> Dim:
+        if digits is not None:
+            raise UnsupportedNode("it rounds a size to decimals: round to a whole number")
+        if isinstance(a, (int, Expr)):
+            return a
+        if isinstance(a, float):
+            return of_number(a)
+        return as_dim(c, c.convert(c.op(op, c.scalar(a, _F64)), "i64"))
+
+    return lower
+
+
+lowering("math.floor")(_rounded("floor", math.floor))
+lowering("math.ceil")(_rounded("ceil", math.ceil))
+lowering("builtins.round")(_rounded("round_even", round))
 
 
 def _compared(direction: str) -> Callable[..., Any]:
@@ -138,7 +167,19 @@ for _direction in ("eq", "ne", "lt", "le", "gt", "ge"):
 def both(c: Context, a: Any, b: Any) -> Any:
     if isinstance(a, tuple) and isinstance(b, tuple):
         return [(*a, *b)]
-    raise UnsupportedNode("of truth values of sizes only `and` is supported")
+    if _whole(a, b):  # bits of numbers
+        return as_dim(c, c.op("and", c.scalar(a, "i64"), c.scalar(b, "i64")))
+    return c.op("and", c.truth(a), c.truth(b))
+
+
+@lowering("_operator.or_")
+def either(c: Context, a: Any, b: Any) -> Value:
+    return c.op("or", c.truth(a), c.truth(b))
+
+
+@lowering("torch.sym_not")
+def opposite(c: Context, a: Any) -> Value:
+    return c.op("not", c.truth(a))
 
 
 @lowering("aten._assert_scalar.default", "aten._assert_async.msg")

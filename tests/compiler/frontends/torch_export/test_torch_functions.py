@@ -13,7 +13,7 @@ import pytest
 
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
-from ingot.hal.errors import InvalidArgument
+from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.spec import dtype as dtype_of
 
 pytest.importorskip("torch.export")  # a folder that is called torch is none
@@ -380,6 +380,88 @@ def test_attention_also_gives_the_logarithms_of_its_sums(dtype: Any) -> None:
 
 
 ENDS = [0.0, -0.0, 1.0, -1.5, 1e-42, 3e38, torch.inf, -torch.inf, torch.nan]
+
+
+def conditional(x: Any, y: Any) -> Any:
+    return torch.cond(x.shape[0] > 4, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
+
+def of_two_conditions(x: Any, y: Any) -> Any:
+    size = x.shape[0]
+    near = torch.cond((size > 4) & (size < 7), lambda x: x + 1, lambda x: x - 1, (x,))
+    far = torch.cond((size > 4) | (size < 2), lambda x: x + 1, lambda x: x - 1, (x,))
+    return near, far, torch.tensor(torch.sym_not(size > 4)), size > 4
+
+
+def of_numbers(x: Any, y: Any) -> Any:
+    """Loops and branches that carry and give numbers."""
+    loop = torch._higher_order_ops.while_loop
+    count, x = loop(lambda i, x: i < x.shape[0], lambda i, x: (i + 2, x + i), (-3, x))
+    low, three = torch.cond(y.sum() > 0, lambda y: (y + 1, 3), lambda y: (y - 1, 4), (y,))
+    return count, x, low, three
+
+
+def chosen(x: Any, y: Any) -> Any:
+    kept = y.int()[0].abs().item()
+    torch._check(kept < 10)
+    return y.new_ones(torch.sym_ite(kept > 1, kept, kept * 2)) * x.sum()
+
+
+SIZES: dict[str, Any] = {
+    "cond": conditional,
+    "conditions": of_two_conditions,
+    "numbers": of_numbers,
+    "chosen": chosen,
+    "truths": lambda x, y: (x * (x.shape[0] > 4), torch.where(torch.tensor(x.shape[0] > 4), x, -x)),
+    "powers": lambda x, y: (x * x.shape[0] ** -0.5, x + 2 ** x.shape[0]),
+    "rounded": lambda x, y: (
+        x + x.shape[0] * 0.7 // 2, x + -x.shape[0] * 0.7 % 2, x + round(x.shape[0] * 0.5)
+    ),
+    "bits": lambda x, y: x + abs(x.shape[0] - 4) + (x.shape[0] & 1) + (x.shape[0] >> 1 << 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_numbers_of_sizes_agree(name: str) -> None:
+    shapes = ({0: torch.export.Dim("n", max=64)}, {})
+    program = torch.export.export(
+        Calls(SIZES[name]), (drawn(5), drawn(3)), dynamic_shapes=(shapes,), strict=False
+    )
+    module = read_source(program)
+    for size in (1, 2, 5, 6, 8):
+        given = (drawn(size), drawn(3) * size)
+        found = interpret(module, "main", [each.numpy() for each in given])
+        for a, b in zip(found, leaves(SIZES[name](*given)), strict=True):
+            np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+
+
+def test_flexible_attention_agrees() -> None:
+    flex = import_module("torch.nn.attention.flex_attention")
+    blocks = flex.create_block_mask(
+        lambda b, h, i, j: (i >= j) & (i - j < 9), 2, 4, 16, 16, device="cpu"
+    )
+
+    def attended(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        def biased(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+            return torch.tanh(score / 5) + bias[h, i, j] + (i - j) * 0.1
+
+        near = flex.flex_attention(q, k, v, block_mask=blocks, scale=0.3)
+        return near, flex.flex_attention(q, k[:, :2], v[:, :2], biased, enable_gqa=True)
+
+    check(attended, *(drawn(2, 4, 16, 8) for _ in range(3)), drawn(4, 16, 16))
+
+
+def test_what_transforms_of_functions_made_is_refused() -> None:
+    gradient = torch.func.grad(lambda x: (x.sin() * x).sum())
+    program = torch.export.export(Calls(gradient), (drawn(3),), strict=False)
+    with pytest.raises(CompileError, match=r"torch.func made: compute gradients outside"):
+        read_source(program)
+
+
+def test_matrices_without_elements_and_half_ones() -> None:
+    check(lambda a: L.cholesky_ex(a), torch.zeros(2, 0, 0))
+    check(lambda a: L.pinv(a, hermitian=True), drawn(2, 5, 5), near=1e-3)
+    check(lambda a: (torch.fft.irfft(a), torch.fft.irfftn(a)), drawn(3, 4, 5))
 
 
 BOXES = torch.tensor(

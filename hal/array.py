@@ -27,7 +27,7 @@ from ingot.hal.reference import Reference, reference_of_view
 from ingot.hal.spec import DType, dtype_of_code
 from ingot.hal.spec import dtype as dtype_called
 
-__all__ = ["Array", "array_of_view", "empty_array", "values_of_view"]
+__all__ = ["Array", "array_of_view", "empty_array", "unmasked", "values_of_view"]
 
 _layout = lib.ingot_buffer_view_layout
 _release = lib.ingot_buffer_view_release
@@ -79,7 +79,7 @@ class Array(_Buffer):  # type: ignore[misc]
     @staticmethod
     def from_numpy(array: npt.ArrayLike, device: Device | str = "cpu") -> Array:
         """A copy of `array` on a device, given as one of `ingot.devices()` or by its URI."""
-        values = np.asarray(array)
+        values = unmasked(array)
         dtype = DType.from_numpy(values.dtype)
         return _array_of_bits(values, dtype, open_device(device))
 
@@ -251,6 +251,13 @@ def _dims(layout: Any) -> tuple[int, ...]:
 _keep = operator.is_
 """Frees a view that its owner keeps, which are the arguments: nothing is done, as the owner goes
 with this call; and in C, where no signal can raise, as it would be lost."""
+
+
+def unmasked(array: npt.ArrayLike) -> npt.NDArray[Any]:
+    """As NumPy has it. InvalidArgument: elements of it are masked, which would be lost."""
+    if np.any(getattr(array, "mask", False)):
+        raise InvalidArgument("has masked elements, which no tensor has; pass its .filled(value)")
+    return np.asarray(array)
 
 
 def array_of_view(views: Any, ordinal: int, device: Device) -> Array:

@@ -8,6 +8,8 @@ they refuse bf16 and f8.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -98,8 +100,20 @@ def import_opencl(value: Any) -> OpenclTensor | None:
     )
 
 
+@contextmanager
+def _read() -> Iterator[None]:
+    """What the library of a tensor raises, whatever it is, says that the tensor cannot be read."""
+    try:
+        yield
+    except InvalidArgument:
+        raise
+    except Exception as error:
+        raise InvalidArgument(f"the tensor cannot be read: {error}") from error
+
+
 def _device_of(value: Any) -> tuple[int, int]:
-    device = value.__dlpack_device__()
+    with _read():
+        device = value.__dlpack_device__()
     try:
         kind, number = map(int, device)
     except (TypeError, ValueError):
@@ -110,13 +124,14 @@ def _device_of(value: Any) -> tuple[int, int]:
 
 
 def _capsule_of(value: Any) -> object:
-    try:
+    is_neg = getattr(value, "is_neg", None)
+    with _read():
+        if callable(is_neg) and is_neg():  # of which torch hands out memory without the sign
+            raise InvalidArgument("the tensor is a negative view; pass its .resolve_neg()")
         try:
             return value.__dlpack__(max_version=(lib.INGOT_DLPACK_MAJOR, 0))
         except TypeError:  # a producer of before DLPack 1.0
             return value.__dlpack__()
-    except (BufferError, RuntimeError, ValueError) as error:
-        raise InvalidArgument(f"the tensor cannot be read: {error}") from error
 
 
 def _tensor_of_capsule(capsule: object) -> tuple[Any, DType, bool]:
@@ -152,6 +167,8 @@ def _array_of_capsule(capsule: object) -> tuple[npt.NDArray[Any], DType]:
     shape = tuple(ffi.unpack(tensor.dims, tensor.rank)) if tensor.rank else ()
     if 0 in shape:
         return np.empty(shape, storage), dtype
+    if not tensor.data:
+        raise InvalidArgument("the tensor has no memory: its library only knows its shape")
     strides = None
     if tensor.strides and tensor.rank:
         strides = tuple(each * dtype.bytes for each in ffi.unpack(tensor.strides, tensor.rank))
@@ -162,7 +179,8 @@ def _array_of_capsule(capsule: object) -> tuple[npt.NDArray[Any], DType]:
         "strides": strides,
         "data": (int(ffi.cast("uintptr_t", tensor.data)) + tensor.offset, is_read_only),
     }
-    return np.asarray(_Memory(interface, capsule)), dtype
+    with _read():
+        return np.asarray(_Memory(interface, capsule)), dtype
 
 
 def export_capsule(

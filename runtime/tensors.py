@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ingot.hal import dlpack
-from ingot.hal.array import Array
+from ingot.hal.array import Array, unmasked
 from ingot.hal.errors import Error, InvalidArgument, OutOfMemory
 from ingot.hal.spec import DType
 
@@ -74,10 +74,10 @@ def _bits(value: Any, dtype: DType | None, what: str) -> tuple[npt.NDArray[Any],
     if isinstance(value, Array) and not value.is_host:
         value = value.numpy()
     if isinstance(value, (np.ndarray, np.generic)):
-        array = np.asarray(value)
-        if dtype is not None and _is_saved(array, dtype):
-            return array.view(f"u{array.itemsize}"), dtype
         try:
+            array = unmasked(value)
+            if dtype is not None and _is_saved(array, dtype):
+                return array.view(f"u{array.itemsize}"), dtype
             return array, DType.from_numpy(array.dtype)
         except InvalidArgument as error:
             raise InvalidArgument(f"{what}: {error}") from None

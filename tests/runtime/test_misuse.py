@@ -125,6 +125,41 @@ def test_answers_that_are_no_dlpack_are_refused() -> None:
             model(Speaking((1, 0), capsule))
 
 
+class Failing(Speaking):
+    def __dlpack__(self, **_: object) -> object:
+        raise KeyError("of its own")
+
+
+def test_whatever_a_library_raises_is_told() -> None:
+    torch = pytest.importorskip("torch")
+    model = ingot.load(copy_module(rank=2))
+    with pytest.raises(ingot.InvalidArgument, match="cannot be read: 'of its own'"):
+        model(Failing((1, 0)))
+    with pytest.raises(ingot.InvalidArgument, match=r"cannot be read: .*meta"):
+        model(torch.empty(2, 3, device="meta"))
+    with pytest.raises(ingot.InvalidArgument, match="has no memory"):
+        model(torch._efficientzerotensor(2, 3))
+
+
+def test_signs_that_torch_has_not_applied_are_not_lost() -> None:
+    torch = pytest.importorskip("torch")
+    model, values = ingot.load(copy_module()), torch.tensor([1 + 2j, 3j]).conj().imag
+    with pytest.raises(ingot.InvalidArgument, match="resolve_neg"):
+        model(values)
+    np.testing.assert_array_equal(model(values.resolve_neg()), [-2, -3])
+
+
+def test_masks_are_not_lost() -> None:
+    model, whole = ingot.load(copy_module(rank=2)), np.ma.masked_array(VALUES)
+    np.testing.assert_array_equal(model(whole), VALUES)
+    masked = np.ma.masked_array(VALUES, mask=VALUES.min() < VALUES)
+    for take in (model, lambda array: model(VALUES, out=array), Array.from_numpy):
+        with pytest.raises(ingot.InvalidArgument, match=r"masked elements.*\.filled"):
+            take(masked)
+    filled = masked.filled(0)
+    np.testing.assert_array_equal(model(filled), filled)
+
+
 def test_types_that_others_give_functions_of_python_are_theirs() -> None:
     new = ctypes.pythonapi.PyCapsule_New
     kept, new.argtypes = new.argtypes, [ctypes.c_char_p]

@@ -15,7 +15,7 @@ import numpy as np
 from ingot.hal.array import Array
 from ingot.hal.device import Device
 from ingot.hal.errors import InvalidArgument
-from ingot.hal.native import check, ffi, lib
+from ingot.hal.native import Uncopied, check, ffi, lib
 from ingot.hal.reference import Reference
 from ingot.runtime.limits import set_limits
 from ingot.runtime.signature import Signature, Value
@@ -69,7 +69,7 @@ class _Slot:
         self.set_view(ffi.NULL)
 
 
-class Frame:
+class Frame(Uncopied):
     """Slots for a function's arguments and results."""
 
     __slots__ = (

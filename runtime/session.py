@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from ingot.hal.device import Device
 from ingot.hal.errors import DeadlineExceeded, FailedPrecondition
-from ingot.hal.native import check, ffi, lib
+from ingot.hal.native import Uncopied, check, ffi, lib
 from ingot.runtime import natives
 from ingot.runtime.limits import LONGEST, set_limits
 from ingot.runtime.program import Program
@@ -37,7 +37,7 @@ _ALL_CALLS = 2**64 - 1  # INGOT_ALL_CALLS
 _sessions: WeakSet[Session] = WeakSet()
 
 
-class Session:
+class Session(Uncopied):
     """A C session and the lock that makes callers wait for each other; `origin`: whose state it
     goes on from."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingot.hal.device import instance
 from ingot.hal.errors import FailedPrecondition, OutOfMemory
-from ingot.hal.native import check, ffi, keep_error, lib, raised
+from ingot.hal.native import Uncopied, check, ffi, keep_error, lib, raised
 from ingot.runtime.fence import fence_values
 from ingot.runtime.frame import Frame
 from ingot.runtime.natives import is_in_native
@@ -32,7 +32,7 @@ _FOREVER = -1
 _SLICE = 50_000_000  # nanoseconds that a wait does not hear signals
 
 
-class Submission(Future[Any]):
+class Submission(Uncopied, Future[Any]):
     """A submitted call. It is pending until it has ended, running or not: `cancel` keeps it from
     beginning, or ends it."""
 

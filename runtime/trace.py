@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 from weakref import WeakSet
 
 from ingot.hal.errors import InvalidArgument, OutOfMemory
-from ingot.hal.native import ffi, lib, text
+from ingot.hal.native import Uncopied, ffi, lib, text
 from ingot.hal.whole_file import c_output
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Recorder:
         return ffi.addressof(lib, "ingot_python_record")
 
 
-class Trace(Sequence[TraceEvent]):
+class Trace(Uncopied, Sequence[TraceEvent]):
     """`with model.trace() as trace: model(x)`: the kernels, copies and fills of every call
     meanwhile, as a sequence; `save` writes all of it as a timeline."""
 

@@ -173,7 +173,11 @@ def test_types_that_others_give_functions_of_python_are_theirs() -> None:
 def test_models_and_functions_are_not_copied(take: Callable[[object], object]) -> None:
     model = ingot.load(copy_module(rank=2))
     models = (model, ingot.Model.__new__(ingot.Model))
-    for each in (model.main, model._program, *(models if take is not pickle.dumps else ())):
+    with model.trace() as trace:
+        submission = model.submit(VALUES)
+        submission.result()
+    parts = (model.main, model._program, model._session, trace, submission)
+    for each in (*parts, *(models if take is not pickle.dumps else ())):
         with pytest.raises(TypeError, match=r"load it again, or fork\(\) the model"):
             take(each)
     np.testing.assert_array_equal(model(VALUES), VALUES)

@@ -160,6 +160,8 @@ class Emitter:
                 return b.part("loop.exp_nonpositive", self.emit(node.arguments[0]))
             if node.name == "div" and node.dtype.name == "f32" and self.vector is not None:
                 return self._divide(node)
+            if node.dtype.bits == 8 and node.name in ("shift_left", "shift_right_logical"):
+                return self._shift_bytes(node)
             return b.op(node.name, *map(self.emit, node.arguments), attributes=node.attributes)
         if isinstance(node, Load):
             return self._load(node)
@@ -178,6 +180,22 @@ class Emitter:
         """Whether the node is e to a power that is never above 0, in f32."""
         is_exp = isinstance(node, Apply) and node.name == "exp" and node.dtype.name == "f32"
         return is_exp and node.operands()[0] in self.falling
+
+    def _shift_bytes(self, node: Apply) -> Value:
+        """Bytes shifted by numbers that may differ: no machine has an instruction for these, all
+        have those for a number and for a choice."""
+        b, (value, by) = self.builder, map(self.emit, node.arguments)
+        lanes = max(lanes_of(value), lanes_of(by))
+        if lanes == 1 or isinstance(node.arguments[1], Constant):
+            return b.op(node.name, value, by)
+        value, by = b.broadcast(value, lanes), b.broadcast(by, lanes)
+        zero = b.constant(0, node.dtype, lanes)
+        for step in (1, 2, 4):
+            number = b.constant(step, node.dtype, lanes)
+            is_set = b.op("compare", b.op("and", by, number), zero, direction="ne")
+            value = b.op("select", is_set, b.op(node.name, value, number), value)
+        is_less = b.op("compare", by, b.constant(8, node.dtype, lanes), direction="lt")
+        return b.op("select", is_less, value, zero)
 
     def _divide(self, node: Apply) -> Value:
         """A quotient in f32. By a divisor that all lanes share: a product with what

@@ -18,6 +18,7 @@ from ingot.compiler.kernels.emit import Emitter, is_shuffled
 from ingot.compiler.kernels.entry import finish_kernel, in_place_pairs
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lanes.joined_axes import MOST_JOINED, windows_of
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder, lanes_of
 from ingot.compiler.kernels.schedule import (
@@ -39,6 +40,7 @@ from ingot.compiler.kernels.trace import (
     Load,
     Node,
     Tracer,
+    axes_of_index,
     walk_nodes,
 )
 
@@ -66,6 +68,7 @@ class MapSchedule:
     parts: int = 1  # of the last axis, in each of which conditions on it are known
     woven: int = 1  # steps of the last axis, whose vectors along the one before are woven
     strip: int = 1  # rows for which the indices of a vector are read and checked once
+    joined: int = 0  # short axes that the lanes run along together
 
 
 def lower_map(function: Function, target: TargetInfo) -> Kernel:
@@ -112,6 +115,10 @@ class _Lowering:
                 self.lanes //= 2
         if self._has_bytes_apart():
             self.lanes = min(self.lanes, 16)
+        self.joined = next(filter(self._can_be_joined, range(len(self.axes) - 1, 0, -1)), 0)
+        self.outer = self.axes[: len(self.axes) - self.joined]
+        if self.joined:
+            self.lanes = known_dim(dims.product(each.extent for each in self.axes[-self.joined :]))
         self.block = self._transpose_block()
         if self.block > 1:
             self.lanes = min(self.lanes, _TRANSPOSE_BLOCK)
@@ -121,7 +128,10 @@ class _Lowering:
         widest = max(node.dtype.bytes for node in roots)
         budget = WORKGROUP_BYTES // widest // (4 if self._is_heavy() else 1)
         multiple = max(self.lanes, 1)
-        self.grid = Grid.of(self.axes, budget, function.symbols, multiple)
+        if self.joined:
+            self.grid = Grid.of(self.outer, budget // multiple, function.symbols)
+        else:
+            self.grid = Grid.of(self.axes, budget, function.symbols, multiple)
         if self.turned:
             self.grid = self._whole_squares(self.grid)
 
@@ -129,6 +139,21 @@ class _Lowering:
         """Whether bytes are read that lie apart, but would be shuffled in shorter vectors."""
         strides = [(each, each.index.coefficient(self.inner.axis)) for each in loads_of(self.roots)]
         return any(isinstance(by, int) and is_shuffled(by, each.stored, 16) for each, by in strides)
+
+    def _can_be_joined(self, count: int) -> bool:
+        """Whether the last axes hold few bytes together, but more than a vector along the last one,
+        and so do what is read for them."""
+        axes, nodes = self.axes[-count:], list(walk_nodes(self.roots))
+        lanes = dims.product(each.extent for each in axes)
+        if not isinstance(lanes, int) or not self.lanes < lanes == power_of_two(lanes):
+            return False
+        if lanes > MOST_JOINED or any(node.dtype.bits != 8 for node in nodes):
+            return False
+        loads = loads_of(self.roots)
+        if any(isinstance(node, (Choose, InRange)) for node in nodes):
+            return False
+        is_affine = all(load.index.is_affine() for load in loads)
+        return is_affine and windows_of(loads, axes) is not None
 
     def _is_heavy(self) -> bool:
         """Whether elements cost much more than moving them."""
@@ -158,7 +183,7 @@ class _Lowering:
     def _transpose_block(self) -> int:
         """Above 1 if an operand is contiguous along the last axis but one: then both of the
         last axes are walked in blocks, so that every line of the operand is used at once."""
-        if len(self.axes) < 2:
+        if len(self.axes) < 2 or self.joined:
             return 1
         outer = self.axes[-2].axis
         for load in loads_of(self.roots):
@@ -255,6 +280,8 @@ class _Lowering:
         emitter = Emitter(self.builder, {})
         for each in self.axes:
             emitter.places.update(each.place(0))
+        if self.joined:
+            self._join(emitter, is_fixed=True)
         self._nest(emitter, 0)
         function = self.function
         elements = dims.product(each.extent for each in self.axes)
@@ -275,6 +302,7 @@ class _Lowering:
                 max(len(self.places) - 1, 1),
                 known_dim(self.inner.extent) if self.woven > 1 else 1,
                 self.strip,
+                self.joined,
             ),
         )
 
@@ -290,6 +318,12 @@ class _Lowering:
 
     def _nest(self, emitter: Emitter, depth: int) -> None:
         """The loops from axis `depth` on."""
+        if self.joined and depth == len(self.outer):
+            self._hoist(emitter, depth)
+            with emitter.along(self.inner.axis, 0, self.lanes):
+                self._join(emitter)
+                self._store(emitter, None)
+            return
         if depth == len(self.axes) - 1:
             self._innermost(emitter, *self._range(self.inner))
             return
@@ -303,6 +337,15 @@ class _Lowering:
         with self.builder.for_(first, end) as loop, emitter.scope():
             emitter.places[axis.axis] = loop.index
             self._nest(emitter, depth + 1)
+
+    def _join(self, emitter: Emitter, is_fixed: bool = False) -> None:
+        """Reads what the lanes of joined axes need, by windows; those that are fixed are the same
+        for all places of the other axes."""
+        outer = {axis for each in self.outer for axis in each.axes}
+        for window in windows_of(loads_of(self.roots), self.axes[-self.joined :]) or []:
+            if is_fixed == outer.isdisjoint(axes_of_index(window.start)):
+                for load, vector in window.read(self.builder, emitter.index(window.start)):
+                    emitter.remember(load, vector)
 
     def _woven(self, emitter: Emitter) -> None:
         """Vectors along the last axis but one, one for each step of the last."""

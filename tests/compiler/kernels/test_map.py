@@ -224,6 +224,40 @@ def test_short_last_axes_are_woven_of_vectors(name: str, times: int) -> None:
         CPU.check(function, n=n)
 
 
+@pytest.mark.parametrize("name", ["u8", "i8"])
+@pytest.mark.parametrize("length", [4, 8, 12, 16, 34])
+@pytest.mark.parametrize("shift", ["shift_left", "shift_right_logical"])
+def test_short_axes_of_bytes_are_walked_by_one_vector(name: str, length: int, shift: str) -> None:
+    def body(b, x, y):
+        n, half = symbol("n"), length // 2
+        x = b.op("slice", x, start=(0, 1), limit=(n, 1 + length))
+        wide = b.op("broadcast", x, shape=(n, 2, length), dimensions=(0, 2))
+        by = b.op("broadcast", y, shape=(n, 2, length), dimensions=(1,))
+        fields = b.op("reshape", b.op(shift, wide, by), shape=(n, 2, 2, half))
+        parts = [
+            b.op("slice", fields, start=(0, 0, at, 0), limit=(n, 2, at + 1, 2)) for at in (0, 1)
+        ]
+        return b.op("xor", *parts)
+
+    function = entry([f"{name}[n,{length + 2}]", f"{name}[2]"], body, {"n": (0, None)})
+    schedule = CPU.lower(function).schedule
+    assert (schedule.joined, schedule.lanes) == (2, 4)
+    for n in (0, 1, 7):
+        CPU.check(function, n=n)
+
+
+@pytest.mark.parametrize("apart", [14, 15])
+def test_bytes_that_lie_in_two_vectors_at_most_are_shuffled(apart: int) -> None:
+    def body(b, x):
+        taken = b.op("slice", x, start=(0, 0, 1), limit=(symbol("n"), 3, 3))
+        return b.op("slice", taken, start=(0, 0, 0), limit=(symbol("n"), 3, 2), stride=(1, 2, 1))
+
+    function = entry([f"u8[n,3,{apart}]"], body, {"n": (0, None)})
+    assert CPU.lower(function).schedule.joined == (2 if 2 * apart + 2 <= 32 else 1)
+    for n in (0, 1, 7):
+        CPU.check(function, n=n)
+
+
 def test_i1_results_and_two_results() -> None:
     def body(b, x, y):
         less = b.op("compare", x, y, direction="lt")

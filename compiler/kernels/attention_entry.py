@@ -149,9 +149,10 @@ class AttentionEntry:
         return sink, b.op("select", is_none, zero, b.constant(1.0, F32, lanes))
 
     def share(self, sum: Value, total: Value) -> Value:
-        """What weights of this total make of a sum; 0 where pages have no keys."""
+        """What weights of this total make of a sum; 0 where there are no keys."""
         b, lanes = self.b, lanes_of(total)
-        if self.pages:
+        attributes = self.root.attributes
+        if self.pages or (isinstance(attributes, Attention) and attributes.empty):
             none = b.op("compare", total, b.constant(0.0, F32, lanes), direction="eq")
             total = b.op("select", none, b.constant(1.0, F32, lanes), total)
         return b.op("div", sum, total)

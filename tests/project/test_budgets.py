@@ -21,10 +21,10 @@ LINES = {
     "compiler": 2525,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 38775,
-    "compiler/graph": 10760,
+    "compiler/frontends": 38785,
+    "compiler/graph": 10780,
     "compiler/ir": 2270,
-    "compiler/kernels": 14540,
+    "compiler/kernels": 14545,
     "compiler/stream": 1615,
     "compiler/targets": 4625,
     "compiler/vm": 2610,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 118580
+IN_ALL = 118610
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

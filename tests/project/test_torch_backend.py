@@ -63,6 +63,18 @@ def test_sizes_and_numbers_may_change(dynamic: bool | None, compiles: int) -> No
     assert layer.calls == 6
 
 
+def test_sizes_are_summed_and_heads_are_grouped() -> None:
+    def f(x: Any, y: Any, z: Any) -> Any:
+        q = torch.cat((x, y, z), 1)
+        heads = [each.unflatten(2, (-1, 2)).transpose(1, 2) for each in (q, q[:, :, :4])]
+        attend = torch.nn.functional.scaled_dot_product_attention
+        return attend(*heads, heads[1], enable_gqa=True), q.shape[1]
+
+    run = compiled(f, [], dynamic=True)
+    given = [torch.randn(1, rows, 8) for rows in (2, 3, 5)]
+    check(run(*given), f(*given))
+
+
 def test_weights_that_change_are_seen_without_another_compile() -> None:
     layer, counts = Layer(), []
     run, x = compiled(layer, counts), torch.randn(3, 4)

@@ -2,8 +2,9 @@
 
 Recognised: a scale (multiplication or division by a scalar constant) on q, on k or on the
 scores, a mask that is added or selected with a hugely negative number, softmax with or
-without subtracting the maximum, a guard that turns NaN rows to zeros, and any order of
-axes in the two contractions. The transposes that split heads stay outside as plain ops.
+without subtracting the maximum, a guard that turns NaN rows or those without keys to zeros, and
+any order of axes in the two contractions. The transposes that split heads stay outside as plain
+ops.
 """
 
 from __future__ import annotations
@@ -50,36 +51,59 @@ def _fuse(op: Op, builder: Builder) -> Sequence[Value] | None:
     if op.name != "dot_general":
         return None
     for place in (0, 1):
-        weights, guarded = _without_guard(op.operands[place])
+        weights, test = _without_guard(op.operands[place])
         source = match_softmax(weights)
         if source is None:
+            continue
+        guards_nan = test is not None and _tells_nan(test, weights)
+        empty = test is not None and _tells_empty(test, source)
+        if test is not None and not guards_nan and not empty:
             continue
         scores = _match_scores(source)
         if scores is None or not _contracts_last(op, place):
             continue
-        return _build(op, place, scores, guarded, builder)
+        return _build(op, place, scores, guards_nan, empty, builder)
     return None
 
 
 # Softmax
 
 
-def _without_guard(value: Value) -> tuple[Value, bool]:
-    """The softmax below `select(is_nan(p), 0, p)`, and whether that guard was there."""
+def _without_guard(value: Value) -> tuple[Value, Value | None]:
+    """p and the test of `select(test, 0, p)`; another value is p itself."""
     op = defined_by(value, "select")
-    if op is None:
-        return value, False
-    test, a, b = op.operands
+    if op is None or splat_of(op.operands[1]) != 0:
+        return value, None
+    test, _, below = op.operands
+    return below, test
+
+
+def _tells_nan(test: Value, value: Value) -> bool:
+    """Whether it is is_nan(value), or value != value."""
     is_nan = defined_by(test, "is_nan")
-    not_equal = defined_by(test, "compare")
-    tested = is_nan.operands[0] if is_nan is not None else None
-    if not_equal is not None and Compare.of(not_equal).direction == "ne":
-        x, y = not_equal.operands
-        tested = x if x is y else None
-    zero = splat_of(a)
-    if tested is b and zero is not None and zero == 0:
-        return b, True
-    return value, False
+    if is_nan is not None:
+        return is_nan.operands[0] is value
+    op = defined_by(test, "compare")
+    differs = op is not None and Compare.of(op).direction == "ne"
+    return differs and op is not None and op.operands[0] is op.operands[1] is value
+
+
+def _tells_empty(test: Value, scores: Value) -> bool:
+    """Whether it says of each row of scores whether their maximum is -inf."""
+    views: list[Op] = []
+    while (view := defined_by(test, "broadcast", "reshape")) is not None:
+        views.append(view)
+        test = view.operands[0]
+    op = defined_by(test, "compare")
+    if op is None or Compare.of(op).direction != "eq":
+        return False
+    pairs = (op.operands, op.operands[::-1])
+    return any(_is_lowest(a) and _is_reduced(b, "max", scores, views) for a, b in pairs)
+
+
+def _is_lowest(value: Value) -> bool:
+    number = splat_of(value)
+    return number is not None and float(widen(np.asarray(number))) == -np.inf
 
 
 def match_softmax(value: Value) -> Value | None:
@@ -118,13 +142,14 @@ def _below_views(value: Value) -> Value:
     return value
 
 
-def _is_reduced(value: Value, kind: str, source: Value) -> bool:
-    """Whether the value is `source` reduced over its last axis, and broadcast back.
+def _is_reduced(value: Value, kind: str, source: Value, above: Sequence[Op] = ()) -> bool:
+    """Whether the value is `source` reduced over its last axis, and broadcast back by the views
+    below it and those `above`, of which the last one comes first.
 
     Guards for rows without a finite element change nothing where the result is not NaN.
     """
     rank = tensor_type(source).rank
-    views: list[Op] = []
+    views = list(above)
     while (op := _view_or_guard(value, kind)) is not None:
         place = 0
         if op.name == "select":
@@ -147,9 +172,8 @@ def _view_or_guard(value: Value, kind: str) -> Op | None:
         return op
     op = defined_by(value, "max")
     if op is not None:
-        numbers = [splat_of(operand) for operand in op.operands]
-        low = [number for number in numbers if number is not None]
-        return op if len(low) == 1 and float(widen(np.asarray(low[0]))) == -np.inf else None
+        numbers = [operand for operand in op.operands if splat_of(operand) is not None]
+        return op if len(numbers) == 1 and _is_lowest(numbers[0]) else None
     op = defined_by(value, "select")
     if op is not None:
         test = defined_by(op.operands[0], "is_finite")
@@ -270,7 +294,7 @@ def is_fusable(q: TensorType, v: TensorType) -> bool:
 
 
 def _build(
-    op: Op, place: int, scores: _Scores, guarded: bool, builder: Builder
+    op: Op, place: int, scores: _Scores, guards_nan: bool, empty: bool, builder: Builder
 ) -> Sequence[Value] | None:
     inner = scores.contraction
     m_axis, n_axis = _free_axis(inner, 0), _free_axis(inner, 1)
@@ -292,8 +316,8 @@ def _build(
     mask = _mask(scores, builder)
     scale = scores.scale * q_scale * k_scale
     operands = (q, k, v) if mask is None else (q, k, v, mask)
-    result = builder.value("attention", *operands, scale=scale)
-    if guarded:
+    result = builder.value("attention", *operands, scale=scale, empty=empty)
+    if guards_nan:
         result = _guard(result, v, builder)
     return [_in_order(result, op, place, builder)]
 

@@ -468,9 +468,11 @@ class Depthwise(Attributes):
 
 @dataclass(frozen=True)
 class Attention(Attributes):
-    """softmax(scale * q k^T + mask) v over the last two dims; floats round once, at its end."""
+    """softmax(scale * q k^T + mask) v over the last two dims; floats round once, at its end.
+    A row whose scores are all -inf gives NaN, with `empty` 0."""
 
     scale: float
+    empty: bool = False
 
     def result(
         self, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None

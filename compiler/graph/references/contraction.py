@@ -269,13 +269,17 @@ def _depthwise(
 
 
 @quiet
-def _attention(q: Array, k: Array, v: Array, mask: Array | None = None, *, scale: float) -> Array:
+def _attention(
+    q: Array, k: Array, v: Array, mask: Array | None = None, *, scale: float, empty: bool = False
+) -> Array:
     scores = np.matmul(widen(q), np.swapaxes(widen(k), -1, -2)) * scale
     if mask is not None:
         scores = scores + widen(mask)
     greatest = scores.max(-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - greatest)
     weights = weights / weights.sum(-1, keepdims=True)
+    if empty:
+        weights = np.where(greatest == -np.inf, np.zeros_like(weights), weights)
     return narrow(np.matmul(weights, widen(v)), dtype_of(q))
 
 

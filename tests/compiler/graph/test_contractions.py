@@ -193,6 +193,9 @@ def softmax(b: Builder, x: Any, guard: str) -> Any:
     if guard == "nan rows":
         zeros = b.full(0, "f32", shape)
         return b.op("select", b.op("is_nan", result), zeros, result)
+    if guard == "empty rows":
+        none = b.op("compare", greatest, b.full(-np.inf, "f32", shape[:-1]), direction="eq")
+        return b.op("select", back(none), b.full(0, "f32", shape), result)
     return result
 
 
@@ -267,7 +270,7 @@ def test_rows_that_are_wholly_masked_stay_what_they_were() -> None:
     v[0, 2, 1, 1] = np.inf
     hidden = np.zeros((2, 6), np.float32)
     hidden[0] = -np.inf
-    for guard in ("maximum", "nan rows"):
+    for guard in ("maximum", "nan rows", "empty rows"):
         module = program(attention("scores", "add", guard), *types)
         after = check_pass((simplify, fuse_attention), module, q, k, v, hidden, tolerance=1e-6)
         assert names(after)["attention"] == 1

@@ -29,10 +29,12 @@ def attend(q: Array, k: Array, v: Array, mask: Array | float, scale: float) -> A
     return weights / weights.sum(-1, keepdims=True) @ v
 
 
-def attention(m: Dim, n: Dim, d: int, e: int, mask: tuple[Dim, ...] | None) -> Function:
+def attention(
+    m: Dim, n: Dim, d: int, e: int, mask: tuple[Dim, ...] | None, empty: bool = False
+) -> Function:
     types = [f32(2, 3, m, d), f32(2, 3, n, d), f32(2, 3, n, e)]
     types += [f32(*mask)] if mask is not None else []
-    return entry(types, lambda b, *args: b.op("attention", *args, scale=0.2))
+    return entry(types, lambda b, *args: b.op("attention", *args, scale=0.2, empty=empty))
 
 
 @on_targets(
@@ -106,11 +108,12 @@ def test_keys_that_no_query_of_a_block_sees_change_nothing(hidden: float, window
 
 @pytest.mark.parametrize("m", [1, 40])
 @on_every_target
-def test_a_query_without_keys_gives_nan_as_a_plain_softmax_does(target, m: int) -> None:
+def test_a_query_without_keys_gives_nan_as_a_plain_softmax_does_or_0(target, m: int) -> None:
     mask = np.zeros((m, 50), np.float32)
     mask[0] = -np.inf
     operands = [draw(2, 3, m, 8), draw(2, 3, 50, 8, seed=1), draw(2, 3, 50, 8, seed=2), mask]
-    target.check(attention(m, 50, 8, 8, (m, 50)), operands)
+    for empty in (False, True):
+        target.check(attention(m, 50, 8, 8, (m, 50), empty), operands)
 
 
 @pytest.mark.parametrize("s", [symbol("s"), 3])

@@ -37,10 +37,10 @@ def attention(
         raise UnsupportedNode(TRAINING)
     k, v = (_repeated(c, widen(c, each), q) if enable_gqa else widen(c, each) for each in (k, v))
     scores = _scores(c, widen(c, q), k, attn_mask, is_causal, scale)
-    found = matmul(c, softmax(c, scores, [type_of(scores).rank - 1], False), v)
+    weights = softmax(c, scores, [type_of(scores).rank - 1], False)
     if attn_mask is not None:
-        found = _without_empty_rows(c, attn_mask, found)
-    return narrow(c, found, q)
+        weights = _without_empty_rows(c, scores, weights)
+    return narrow(c, matmul(c, weights, v), q)
 
 
 def _scores(
@@ -63,7 +63,9 @@ def flash_attention(
     attn_mask: Value | None = None, scale: Any = None,
 ) -> list[Value]:  # fmt: skip
     """The result, and the logarithm of the sum of the exponentials of each row; 0 of an empty
-    one."""
+    one. Fewer heads of k and v serve several of q each."""
+    if shape_of(k)[-3] != shape_of(q)[-3]:
+        k, v = _repeated(c, k, q), _repeated(c, v, q)
     found = attention(c, q, k, v, attn_mask, dropout_p, is_causal, scale=scale)
     scores = _scores(c, widen(c, q), widen(c, k), attn_mask, is_causal, scale)
     sums = log_sum_exp(c.declaring(type_of(scores)), scores, [type_of(scores).rank - 1])
@@ -95,17 +97,12 @@ def _masked(c: Context, scores: Value, mask: Value | None, is_causal: bool) -> V
     return c.op("add", *c.broadcast(scores, c.convert(mask, element)))
 
 
-def _without_empty_rows(c: Context, mask: Value, found: Value) -> Value:
-    """Rows that the mask leaves nothing of give 0. They are told by the mask, and behind the
-    products, so that these stay the pattern that one kernel computes."""
-    axis = [type_of(mask).rank - 1]
-    if type_of(mask).dtype.is_boolean:
-        empty = c.op("not", c.reduce(mask, axis, "or", keep=True))
-    else:
-        greatest = c.reduce(mask, axis, "max", keep=True)
-        empty = c.compare("eq", greatest, c.fill(-math.inf, like=greatest))
-    wide, found = c.broadcast(empty, found)
-    return c.op("select", wide, c.fill(0, like=found), found)
+def _without_empty_rows(c: Context, scores: Value, weights: Value) -> Value:
+    """Rows that the mask leaves nothing of have no weights."""
+    greatest = c.reduce(scores, [type_of(scores).rank - 1], "max", keep=True)
+    empty = c.compare("eq", greatest, c.fill(-math.inf, like=greatest))
+    wide, weights = c.broadcast(empty, weights)
+    return c.op("select", wide, c.fill(0, like=weights), weights)
 
 
 @lowering("aten._scaled_dot_product_attention_math.default")

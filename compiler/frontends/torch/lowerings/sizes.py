@@ -57,6 +57,13 @@ _register("lshift", lambda a, b: a * 2**b, "mul")
 _register("rshift", lambda a, b: dims.floordiv(a, 2**b), "div")
 
 
+@lowering("torch.sym_sum")
+def summed(c: Context, *terms: Any) -> Dim:
+    """Of sizes that come as a list or one by one."""
+    listed = terms[0] if len(terms) == 1 and isinstance(terms[0], (list, tuple)) else terms
+    return sum(listed)
+
+
 @lowering("_operator.pow")
 def power(c: Context, a: Any, b: Any) -> Any:
     """A small power of a size is a size, any other one an f64."""
@@ -148,6 +155,20 @@ def _rounded(op: str, of_number: Callable[[float], int]) -> Callable[..., Dim]:
 lowering("math.floor")(_rounded("floor", math.floor))
 lowering("math.ceil")(_rounded("ceil", math.ceil))
 lowering("builtins.round")(_rounded("round_even", round))
+
+
+@lowering("math.floor")
+def rounded_down(c: Context, a: Scalar) -> Dim:
+    return math.floor(a) if isinstance(a, float) else truncate(c, _rounded(c, "floor", a))
+
+
+@lowering("math.ceil")
+def rounded_up(c: Context, a: Scalar) -> Dim:
+    return math.ceil(a) if isinstance(a, float) else truncate(c, _rounded(c, "ceil", a))
+
+
+def _rounded(c: Context, kind: str, a: Scalar) -> Scalar:
+    return c.op(kind, a) if isinstance(a, Value) else a
 
 
 def _compared(direction: str) -> Callable[..., Any]:

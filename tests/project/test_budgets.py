@@ -21,8 +21,8 @@ LINES = {
     "compiler": 2525,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 38785,
-    "compiler/graph": 10780,
+    "compiler/frontends": 38865,
+    "compiler/graph": 10785,
     "compiler/ir": 2270,
     "compiler/kernels": 14545,
     "compiler/stream": 1615,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 118610
+IN_ALL = 118695
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

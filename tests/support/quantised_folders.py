@@ -151,6 +151,43 @@ def llm_int8(w: Array) -> Written:
     return parts, (codes * (most / 127)[:, None]).astype(np.float32)
 
 
+def four_bits(w: Array, kind: str = "nf4", nested: bool = False, block: int = 64) -> Written:
+    """bitsandbytes' nf4 and fp4, perhaps with scales that are codes themselves."""
+    table = np.array(_TABLES[kind], np.float32)
+    flat = np.pad(w.reshape(-1), (0, -w.size % block)).reshape(-1, block)
+    most = np.abs(flat).max(1).astype(np.float32)
+    codes = np.abs(flat[..., None] / most[:, None, None] - table).argmin(-1).astype(np.uint8)
+    told = {"quant_type": kind, "blocksize": block, "dtype": "float16", "shape": list(w.shape)}
+    parts = {"weight.quant_map": table, "weight.absmax": most}
+    if nested:
+        map = np.linspace(-1, 1, 256, dtype=np.float32)
+        offset, groups = float(most.mean()), np.arange(len(most)) // 256
+        rest = most - np.float32(offset)
+        factors = np.array([np.abs(rest[groups == g]).max() for g in set(groups)], np.float32)
+        places = np.abs((rest / factors[groups])[:, None] - map).argmin(-1).astype(np.uint8)
+        most = map[places] * factors[groups] + np.float32(offset)
+        told |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": offset}
+        parts |= {"weight.absmax": places, "weight.nested_absmax": factors,
+                  "weight.nested_quant_map": map}  # fmt: skip
+    pairs = codes.reshape(-1)[: w.size].reshape(-1, 2)
+    parts["weight"] = (pairs[:, :1] << 4 | pairs[:, 1:]).astype(np.uint8)
+    text = json.dumps(told).encode()
+    parts[f"weight.quant_state.bitsandbytes__{kind}"] = np.frombuffer(text, np.uint8)
+    return parts, (table[codes] * most[:, None]).reshape(-1)[: w.size].reshape(w.shape)
+
+
+_TABLES = {
+    "nf4": [
+        *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
+        *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
+        *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
+        *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+    ],
+    "fp4": [
+        *(0.0, 0.0052083333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25),
+        *(-0.0, -0.0052083333, -0.66666667, -1.0, -0.33333333, -0.5, -0.16666667, -0.25),
+    ],
+}
 _F4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 

@@ -7,8 +7,9 @@ scales - are what `fuse_scales` keeps packed in panels; nothing is decoded in th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from math import prod
+from math import gcd, prod
 from typing import ClassVar
 
 from ingot.compiler.frontends.gguf.blocks import TWICE_F4, decode
@@ -26,6 +27,7 @@ __all__ = [
     "Awq",
     "Floats",
     "Form",
+    "FourBits",
     "Gptq",
     "Integers",
     "Mxfp4",
@@ -60,6 +62,11 @@ class Form:
     """What the float weight has behind the module's name."""
     mark: ClassVar[str] = "."
     """What stands between the module's name and a part's."""
+
+    def settled(self, parts: Parts) -> Form:
+        """The form of these parts, some of which may tell more than config.json does.
+        WrongPartsError: what they tell is wrong."""
+        return self
 
     def shape(self, parts: Parts) -> Shape:
         """[..., n, k]. WrongPartsError: the parts do not fit together."""
@@ -374,6 +381,101 @@ class Mxfp4(Form):
         codes = f.of_table(f.stream(bytes, 4), TWICE_F4)
         return scaled(codes, f.half_power(values["scales"]), 0, f)
 
+
+@dataclass(frozen=True)
+class FourBits(Form):
+    """bitsandbytes' nf4 and fp4: pairs of codes of all rows one behind another, the first high,
+    that are places in a table; runs of `block` elements have a scale, which may be codes, too."""
+
+    rows: Shape = ()
+    block: int = 0
+    table: tuple[float, ...] = ()
+    scale_block: int = 0  # scales that share a factor; 0: they are floats
+    offset: float = 0.0  # of scales that are codes
+
+    title = "codes of 4 bits"
+    needed: ClassVar = {
+        "weight": ("U8",), "weight.absmax": ("F32", "U8"), "weight.quant_map": ("F32",),
+    }  # fmt: skip
+    optional: ClassVar = {
+        "weight.nested_absmax": ("F32",), "weight.nested_quant_map": ("F32",),
+        **{f"weight.quant_state.bitsandbytes__{kind}": ("U8",) for kind in ("nf4", "fp4")},
+    }  # fmt: skip
+
+    def settled(self, parts: Parts) -> Form:
+        state = next((parts[each] for each in parts if "quant_state" in each), None)
+        try:
+            told = {} if state is None else json.loads(state.data.tobytes())
+            (n, k), block = told["shape"], told["blocksize"]
+            table = tuple(float(each) for each in parts["weight.quant_map"].rows.reshape(-1))
+            is_coded = parts["weight.absmax"].type.name == "U8"
+            scale_block = told["nested_blocksize"] if is_coded else 0
+            offset = float(told["nested_offset"]) if is_coded else 0.0
+            sizes = (n, k, block, *((scale_block,) if is_coded else ()))
+            if not all(type(each) is int and 0 < each < 1 << 31 for each in sizes) or k % 2:
+                raise ValueError("sizes are positive, and rows hold pairs")
+            if len(table) != 16 or not all(abs(each) <= 1 for each in table):
+                raise ValueError("the table has 16 numbers of at most 1")
+            if not abs(offset) < _GREATEST:
+                raise ValueError("the offset is a number")
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise WrongPartsError(f"what is told of its codes is wrong: {error}") from None
+        return FourBits((n, k), block, table, scale_block, offset)
+
+    def shape(self, parts: Parts) -> Shape:
+        n, k = self.rows
+        scales = -(-n * k // self.block)
+        _expect("weight", parts, (n * k // 2, 1))
+        _expect("weight.absmax", parts, (scales,))
+        if self.scale_block:
+            for name, length in zip(
+                self.used(parts)[2:], (-(-scales // self.scale_block), 256), strict=True
+            ):
+                if name not in parts:
+                    raise WrongPartsError(f"its {name} is missing")
+                _expect(name, parts, (length,))
+        return self.rows
+
+    def used(self, parts: Parts) -> tuple[str, ...]:
+        nested = ("weight.nested_absmax", "weight.nested_quant_map") if self.scale_block else ()
+        return ("weight", "weight.absmax", *nested)
+
+    def numbers(self, values: Values, parts: Parts, f: Fields) -> Value:
+        """Numbers of the table are those of two tables of i8: the second has what the first
+        rounds away."""
+        n, k = self.rows
+        bytes = f.reshape(values["weight"], (n, k // 2))
+        high = f.apply("shift_right_logical", bytes, 4)
+        codes = f.stream(f.b.value("or", high, f.apply("shift_left", bytes, 4)), 4)
+        run = gcd(k, self.block)  # elements of a row with one scale
+        scales = repeated(self._scales(values, f), 0, self.block // run, n * k // run, f.b)
+        scales = f.reshape(scales, (n, k // run))
+        coarse = [round(each * _TOP) for each in self.table]
+        fine = [
+            round((c - each * _TOP) * 2 * _TOP) for c, each in zip(coarse, self.table, strict=True)
+        ]
+        first, rest = (
+            scaled(f.of_table(codes, numbers), f.apply("div", scales, unit), 0, f)
+            for numbers, unit in ((coarse, _TOP), (fine, 2 * _TOP * _TOP))
+        )
+        return f.b.value("sub", first, rest)
+
+    def _scales(self, values: Values, f: Fields) -> Value:
+        """f32[scales]."""
+        scales = values["weight.absmax"]
+        if not self.scale_block:
+            return scales
+        (count,) = known_dims(tensor_type(scales).shape)
+        places = f.b.value("convert", scales, dtype=dtype("i32"))
+        shares = f.b.value("take", values["weight.nested_quant_map"], places, axis=0, mode="clamp")
+        factors = repeated(values["weight.nested_absmax"], 0, self.scale_block, count, f.b)
+        return f.apply("add", f.b.value("mul", shares, factors), self.offset)
+
+
+_TOP = 127
+"""The greatest number of a table of i8."""
+
+_GREATEST = 1e30
 
 _MX_BYTES = 16
 """Bytes of a block."""

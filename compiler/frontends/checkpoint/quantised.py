@@ -13,6 +13,7 @@ from ingot.compiler.frontends.checkpoint.codes import (
     Awq,
     Floats,
     Form,
+    FourBits,
     Gptq,
     Integers,
     Mxfp4,
@@ -49,6 +50,7 @@ class CodedTensor(GgufTensor):
         if len(parts[main].shape) < 2 or 0 in parts[main].shape:
             found = list(parts[main].shape)
             raise WrongPartsError(f"its {main} has the shape {found}, expected rows and columns")
+        form = form.settled(parts)
         shape = form.shape(parts)
         used = {part: parts[part] for part in form.used(parts)}
         made = CodedTensor(name, BlockType(form.title, 2, 1), shape, used)
@@ -312,8 +314,8 @@ def _has_class(targets: Any) -> bool:
 
 def _bitsandbytes(config: Config) -> _Forms:
     if config.get("load_in_4bit") or config.get("_load_in_4bit"):
-        kind = shown(config.get("bnb_4bit_quant_type", "fp4"))
-        raise WrongPartsError(f"4 bits ({kind}) cannot be read, only 8 can; {_INSTEAD}")
+        pairs = FourBits()
+        return {FourBits: lambda module: pairs}
     integers = Integers("SCB", 127)
     return {Integers: lambda module: integers}
 

@@ -146,6 +146,8 @@ class _Product:
     def _sums_times(self, rows: Value, minima: Made) -> Value:
         """The sums of the rows' groups times the minima of these, which may be codes."""
         builder, type, groups = self.builder, tensor_type(rows), minima.k
+        if groups == type.shape[-1]:
+            return self._times(rows, minima, self.rounded)
         if self.rounded is not None and tensor_type(self.rounded.sums).shape[-1] == groups:
             sums = self.rounded.numbers_of_sums(builder)
             sums = builder.value("convert", sums, dtype=type.dtype)
@@ -164,14 +166,18 @@ class _Product:
 
 def _made_of(w: Value, part: Part, builder: Builder) -> Sequence[Made] | None:
     """The codes of a weight [k, n], and the minima of groups of K, if it has some, as codes or
-    [groups, n]. `part`: what part of a group is taken as one. None: it is not made of codes."""
+    [groups, n]; minima of its elements are further codes. `part`: what part of a group is taken as
+    one. None: it is not made of codes."""
     split = _without_minima(w, builder)
     coded = _coded(w if split is None else split[0], builder, part=part)
     if split is None or coded is None:
         return None if coded is None else [coded]
-    minima = split[1]
+    minima = repeats_of(split[1], builder)
     k, group = minima.shape[0], min(minima.lengths[0], minima.shape[0])
-    if group == 1 or k % group:
+    if group == 1:
+        rest = _coded(split[1], builder, part=part)
+        return None if rest is None else [coded, rest]
+    if k % group:
         return None
     small = _small(_narrowed(minima, builder), group, builder)
     return [coded, _coded(small, builder, in_planes=False) or Made((small,), k // group, {})]
@@ -203,14 +209,14 @@ def _coded(w: Value, builder: Builder, in_planes: bool = True, part: Part = int)
     return Made(tuple(panels), k, attributes)
 
 
-def _without_minima(w: Value, builder: Builder) -> tuple[Value, Repeats] | None:
-    """The weight as (codes * scales) - minima [k, n], whose minima are those of groups of K."""
+def _without_minima(w: Value, builder: Builder) -> tuple[Value, Value] | None:
+    """The weight as (codes * scales) - minima, both [k, n]."""
     root, moves = moved_from(w)
     op = defined_by(root, "sub")
     if op is None or defined_by(moved_from(op.operands[0])[0], "mul") is None:
         return None
-    minima = repeats_of(moved(op.operands[1], moves, builder), builder)
-    return moved(op.operands[0], moves, builder), minima
+    first, second = (moved(each, moves, builder) for each in op.operands)
+    return first, second
 
 
 @dataclass(frozen=True)

@@ -157,20 +157,6 @@ lowering("math.ceil")(_rounded("ceil", math.ceil))
 lowering("builtins.round")(_rounded("round_even", round))
 
 
-@lowering("math.floor")
-def rounded_down(c: Context, a: Scalar) -> Dim:
-    return math.floor(a) if isinstance(a, float) else truncate(c, _rounded(c, "floor", a))
-
-
-@lowering("math.ceil")
-def rounded_up(c: Context, a: Scalar) -> Dim:
-    return math.ceil(a) if isinstance(a, float) else truncate(c, _rounded(c, "ceil", a))
-
-
-def _rounded(c: Context, kind: str, a: Scalar) -> Scalar:
-    return c.op(kind, a) if isinstance(a, Value) else a
-
-
 def _compared(direction: str) -> Callable[..., Any]:
     def lower(c: Context, a: Scalar, b: Scalar) -> Any:
         if isinstance(a, (int, Expr)) and isinstance(b, (int, Expr)):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ingot.compiler.graph.ops import Constant, lookup
-from ingot.compiler.ir import Block, Op, ScalarType, TensorType, Value
+from ingot.compiler.graph.ops import Compare, Constant, lookup
+from ingot.compiler.ir import Block, Op, ScalarType, TensorType, Value, defined_by
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.trace import number_of
 from ingot.hal.errors import CompileError
@@ -64,6 +64,57 @@ class Comparator:
             elif isinstance(value.owner, Op):
                 waiting += value.owner.operands
         return found
+
+    def order(self, moved: Sequence[int]) -> tuple[int, bool] | None:
+        """Of a comparator that says no more than that one number is less than the other, with NaN
+        behind all others or anywhere: the number of the column among those of `moved` and the
+        keys, and whether the greatest stand first. None of others."""
+        less = self._less(self._result)
+        if less is None:
+            return None
+        place = self._places.get(less)
+        keys = [*self._keys]
+        if place is None:
+            column = len(moved) + keys.index(self._signature(less))
+        else:
+            column = moved.index(place)
+        return column, self._sides[less] == {1}
+
+    def _less(self, value: Value) -> Value | None:
+        """The one of two equal functions of both elements that is the less where `value` holds."""
+        op = value.owner
+        if not isinstance(op, Op):
+            return None
+        if op.name == "compare" and (direction := Compare.of(op).direction) in ("lt", "gt"):
+            less, great = op.operands if direction == "lt" else reversed(op.operands)
+            return less if self._are_twins(less, great) else None
+        if op.name == "or":
+            for number, nan in (op.operands, op.operands[::-1]):
+                found = self._less(number)
+                if found is not None and self._is_before_nan(found, nan):
+                    return found
+        return None
+
+    def _are_twins(self, a: Value, b: Value) -> bool:
+        """Whether two values are the same function of different elements."""
+        sides = sorted(self._sides[a]) + sorted(self._sides[b])
+        return sorted(sides) == [0, 1] and self._signature(a) == self._signature(b)
+
+    def _is_before_nan(self, less: Value, value: Value) -> bool:
+        """Whether `value` says that `less` is a number and the other one NaN."""
+        op = value.owner
+        if not isinstance(op, Op) or op.name != "and":
+            return False
+        for inverse, is_nan in (op.operands, op.operands[::-1]):
+            no_nan = defined_by(inverse, "not")
+            first = defined_by(no_nan.operands[0], "is_nan") if no_nan else None
+            second = defined_by(is_nan, "is_nan")
+            if first and second:
+                number, other = first.operands[0], second.operands[0]
+                same = self._sides[number] == self._sides[less]
+                if same and self._are_twins(number, other):
+                    return self._signature(number) == self._signature(less)
+        return False
 
     def key_values(self, b: LoopBuilder, element: Mapping[int, Value]) -> list[Value]:
         """The keys of an element, which is given as a value per operand."""

@@ -371,7 +371,7 @@ class Emitter:
         if term is not None and node in self.near and self.guard is None:
             start, places = self.near[node]
             first = b.add(self.index(node.index + Index.of(term).scale(-1)), start)
-            return b.pick(b.load(memory, first, self.lanes), places)
+            return b.part("loop.pick", b.load(memory, first, self.lanes), places)
         indices = self.index_vector(node.index)
         if self.guard is not None:
             indices = b.op("select", self.guard, indices, b.value(0))

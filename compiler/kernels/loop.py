@@ -468,10 +468,6 @@ class LoopBuilder:
         type = element_type(dtype_of(a), len(lanes))
         return self._one("loop.shuffle", (a, b), type, Shuffle(tuple(lanes)))
 
-    def pick(self, vector: Value, places: Value) -> Value:
-        """Lane i of the result is lane places[i] of the vector."""
-        return self._one("loop.pick", (vector, places), vector.type)
-
     def transpose(self, rows: Sequence[Value]) -> list[Value]:
         """A square of vectors, transposed: lane i of result j is lane j of rows[i]."""
         count = len(rows)
@@ -522,7 +518,7 @@ class LoopBuilder:
         return self._one("loop.table4", (words,), words.type, Table4(tuple(table)))
 
     def part(self, name: str, *values: Value) -> Value:
-        """A part of math functions: `loop.scale`, `loop.angle`, ..."""
+        """What is of the first operand's type: `loop.pick`, and parts of math functions."""
         return self._one(name, values, values[0].type)
 
     def convert(self, value: Value, element: DType) -> Value:

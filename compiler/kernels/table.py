@@ -309,13 +309,8 @@ def _lane_ops() -> None:
     _FAMILY.append("Lanes")
     _row("loop.broadcast(scalar: scalar)", "vector", rules.broadcast, "Equal lanes.")
     _row("loop.extract(vector: vector)", "scalar", rules.extract, "One lane.", attributes=Lane)
-    _row(
-        "loop.insert(vector: vector, scalar: scalar)",
-        "vector",
-        rules.insert,
-        "The vector with one lane replaced.",
-        attributes=Lane,
-    )
+    _row("loop.insert(vector: vector, scalar: scalar)", "vector", rules.insert,
+         "The vector with one lane replaced.", attributes=Lane)  # fmt: skip
     _row(
         "loop.shuffle(a: vector, b: vector)",
         "vector",

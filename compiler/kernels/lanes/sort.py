@@ -1,7 +1,8 @@
 """The sort class: lines of one or several operands, sorted by an inlined comparator.
 
-Operands that are neither compared nor wanted are not touched. The algorithm is in
-`merge_sort.py`, the comparator in `comparator.py`.
+Operands that are neither compared nor wanted are not touched. Lines that may be long are sorted by
+the bytes of a number where the comparator asks for no more than its order (`radix_sort.py`), others
+are merged (`merge_sort.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ingot.compiler.kernels.local_sort import needs_workspace
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.merge_sort import MergeSort
+from ingot.compiler.kernels.radix_sort import RadixSort, has_radix
 
 __all__ = ["SortLowering", "SortSchedule", "lower_sort"]
 
@@ -33,6 +35,7 @@ class SortSchedule:
     lines: Dim
     length: Dim
     columns: int  # arrays that move together: operands and keys
+    by: str  # "bytes" of a number, or "merges"
     in_scratch: bool  # else in workspaces
     tile: tuple[int, int, int]
 
@@ -65,8 +68,18 @@ class SortLowering:
         self.builder = LoopBuilder()
         columns = [self.nodes[place].dtype for place in self.moved] + self.comparator.keys
         first = len(function.arguments) + len(self.results)
-        self.sort = MergeSort(self.builder, self.lines, columns, self.read, self.before, first)
         known = function.symbols
+        order = None if shared else self.comparator.order(self.moved)
+        self.sort: MergeSort | RadixSort
+        if order and has_radix(columns[order[0]], self.lines.length, known):
+            column, descending = order
+            rank = partial(self._rank, column)
+            self.sort = RadixSort(
+                self.builder, self.lines, self.read, rank, columns[column], descending, first
+            )
+            self.sort.plan(known)
+            return
+        self.sort = MergeSort(self.builder, self.lines, columns, self.read, self.before, first)
         too_long = needs_workspace(columns, self.lines.length, known) if shared else None
         self.sort.plan(known, too_long)
 
@@ -75,6 +88,9 @@ class SortLowering:
         element = {place: emitter.emit(node) for place, node in self.nodes.items()}
         keys = self.comparator.key_values(self.builder, element)
         return [*(element[place] for place in self.moved), *keys]
+
+    def _rank(self, column: int, emitter: Emitter) -> Value:
+        return self.read(emitter)[column]
 
     def before(self, a: Sequence[Value], b: Sequence[Value]) -> Value:
         """i1: whether the first element must stand before the second."""
@@ -100,15 +116,22 @@ class SortLowering:
             tile=self.grid.tile,
             flops=count * 16 * len(self.sort.columns),
             scratch_length=sort.scratch_length,
-            in_place=in_place_pairs(function, list(self.nodes.values()), self.lines.element),
+            in_place=self._in_place(),
             schedule=SortSchedule(
                 self.lines.count,
                 self.lines.length,
                 len(self.sort.columns),
+                "bytes" if isinstance(sort, RadixSort) else "merges",
                 not sort.workspaces,
                 self.grid.tile,
             ),
         )
+
+    def _in_place(self) -> tuple[tuple[int, int], ...]:
+        """Operands whose place results may take: those that are not read once more at the end."""
+        if isinstance(self.sort, RadixSort):
+            return ()
+        return in_place_pairs(self.function, list(self.nodes.values()), self.lines.element)
 
     def _line(self, emitter: Emitter) -> None:
         self.sort.sort_line(emitter, self.lines.length, partial(self.store, emitter))

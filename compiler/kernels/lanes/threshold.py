@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.graph.ops.elementwise import Bitcast
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Bounds, Dim
-from ingot.compiler.kernels.loop import I64, LoopBuilder, dtype_of, lanes_of
+from ingot.compiler.kernels.loop import I64, LoopBuilder
 from ingot.compiler.kernels.loop import Index as LoopIndex
+from ingot.compiler.kernels.radix_sort import order_key
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["Threshold", "has_threshold"]
 
-_I32, _F32 = dtype("i32"), dtype("f32")
+_I32 = dtype("i32")
 _ELEMENTS = ("f32", "f16", "bf16", "i8", "u8", "i16", "u16", "i32")
 _LANES = 16  # a line of keys is whole vectors of any target
-_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
+_LEAST = -(1 << 31)
 
 
 def has_threshold(element: DType, length: Dim, k: Dim, known: Bounds) -> bool:
@@ -52,23 +52,8 @@ class Threshold:
     def put(self, place: LoopIndex, vector: Value, largest: bool, count: LoopIndex | None) -> None:
         """Store the keys of the elements from `place` on; the greater come first, or the less."""
         b = self.builder
-        key = self._ordered(vector) if dtype_of(vector).is_float else b.convert(vector, _I32)
+        key = order_key(b, vector)
         b.store(self.keys, place, key if largest else b.op("not", key), count)
-
-    def _ordered(self, vector: Value) -> Value:
-        """Integers in the order of floats: both zeros are one, NaN are the greatest."""
-        b, lanes = self.builder, lanes_of(vector)
-
-        def number(value: int) -> Value:
-            return b.constant(value, _I32, lanes)
-
-        x = b.convert(vector, _F32)
-        bits = b.op("bitcast", x, attributes=Bitcast(_I32))
-        is_negative = b.op("compare", bits, number(0), direction="lt")
-        key = b.op("select", is_negative, b.op("xor", bits, number(_MOST)), bits)
-        is_zero = b.op("compare", key, number(-1), direction="eq")
-        key = b.op("select", is_zero, number(0), key)
-        return b.op("select", b.op("is_nan", x), number(_MOST), key)
 
     def choose(self) -> None:
         """Fill `places` with those of the k best, in their order in the line."""

@@ -26,6 +26,7 @@ from ingot.compiler.kernels.local_sort import needs_workspace
 from ingot.compiler.kernels.loop import I64, LoopBuilder, lanes_of
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.merge_sort import MergeSort
+from ingot.compiler.kernels.radix_sort import RadixSort, has_radix
 from ingot.compiler.kernels.trace import IndexValue
 from ingot.hal.spec import dtype
 
@@ -91,9 +92,24 @@ class TopKLowering:
             self.lanes = lanes if self.lines.is_contiguous else 1
             self.threshold = Threshold(self.builder, length, self.k, lanes, known)
             sorted_lines, read = self.chosen, self.read_chosen
+        start = self.threshold.length if self.threshold else 0
+        self.sort: MergeSort | RadixSort
+        if not (self.few or shared) and has_radix(self.element, sorted_lines.length, known):
+            largest = TopK.of(op).largest
+            self.sort = RadixSort(
+                self.builder,
+                sorted_lines,
+                read,
+                lambda emitter: read(emitter)[0],
+                self.element,
+                largest,
+                first,
+                start,
+            )
+            self.sort.plan(known)
+            return
         self.sort = MergeSort(self.builder, sorted_lines, columns, read, self.before, first)
-        if self.threshold:
-            self.sort.scratch_length = self.threshold.length
+        self.sort.scratch_length = start
         if not self.few:
             too_long = needs_workspace(columns, self.lines.length, known) if shared else None
             self.sort.plan(known, too_long)

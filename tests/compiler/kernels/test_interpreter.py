@@ -137,7 +137,7 @@ def drawn(data: st.DataObject, element: Any, lanes: int) -> Kernel:
                 known.append(b.shuffle(one, other, order))
             elif name == "pick":
                 places = b.op("and", b.lanes(lanes), b.broadcast(b.value(loop.index), lanes))
-                known.append(b.pick(one, b.convert(places, dtype(f"i{element.bits}"))))
+                known.append(b.part("loop.pick", one, b.convert(places, dtype(f"i{element.bits}"))))
             elif name == "reduce":
                 known.append(b.broadcast(b.reduce(one, "max"), lanes))
             else:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingot.compiler.frontends.emitter import Emitter
+from ingot.compiler.frontends.ordering import sort_by
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.hal.spec import dtype
 from tests.support.comparators import by, sorter
@@ -32,12 +34,10 @@ def test_lengths_around_blocks_and_passes() -> None:
     function = entry(["i16[b]"], sorter(0, ["i16"]), {"b": (0, None)})
     kernel = lower_entry(function, PLAIN)
     assert kernel.workspaces, "the length has no bound"
-    loaded = Loaded(kernel, "x86-64")
     for size in (0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129, 1000, 4097):
         x = np.random.default_rng(size).integers(-99, 99, size).astype(np.int16)
         result = np.full(size, 77, np.int16)
-        workspace = np.full(2 * -(-size // 8) * 8, 77, np.int16)
-        loaded([x, result, workspace], b=size)
+        run(kernel, [x], [result], "x86-64", b=size)
         np.testing.assert_array_equal(result, np.sort(x))
 
 
@@ -73,6 +73,41 @@ def equal_keys(rows: int, columns: int, seed: int) -> list[Any]:
 @given(st.integers(0, 70), st.integers(0, 5), st.integers(0, 2**31))
 def test_equal_keys_keep_their_order(rows: int, columns: int, seed: int) -> None:
     CPU.check(STABLE, equal_keys(rows, columns, seed), one=True, b=rows, c=columns)
+
+
+KINDS = ("f32", "f64", "f16", "bf16", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples(8)
+@given(
+    descending=st.booleans(),
+    size=st.sampled_from([0, 1, 2, 3, 31, 255, 256, 257]),
+    spread=st.sampled_from([1, 3, 300, 1 << 62]),
+    seed=st.integers(0, 2**31),
+)
+def test_numbers_of_every_dtype_in_order(
+    kind: str, descending: bool, size: int, spread: int, seed: int
+) -> None:
+    """Stable, with NaN behind all others, or in front; of floats both zeros are one."""
+    element, random = dtype(kind), np.random.default_rng(seed)
+    if element.is_float:
+        x = (random.standard_normal(size) * min(spread, 10.0**4)).round(2)
+        x[random.random(size) < 0.2] = -0.0
+        x[random.random(size) < 0.1] = np.nan
+        x[random.random(size) < 0.1] = -np.inf
+    else:
+        low, high = (-1 if element.kind == "i" else 0), 1
+        span = min(spread, 2 ** (element.bits - 2))
+        x = random.integers(low * span, high * span, size, endpoint=True)
+    x = x.astype(element.numpy)
+
+    def body(b: Any, x: Any) -> Any:
+        return sort_by(Emitter(b), [x], 0, descending)
+
+    function = entry([f"{kind}[b]"], body, {"b": (0, None)})
+    assert lower_entry(function, PLAIN).schedule.by == "bytes"
+    CPU.check(function, [x], one=True, b=size)
 
 
 @needs_device

@@ -26,6 +26,7 @@ __all__ = [
     "Merged",
     "Space",
     "merge_axes",
+    "shared_blocks",
     "trace_with_splits",
 ]
 
@@ -34,6 +35,10 @@ MOST_SCRATCH = 1 << 20
 
 WANTED_WORKGROUPS = 8
 """Into as many a kernel is cut if it can be: threads that common machines have."""
+
+SHARED_WEIGHT, SHARED_STEPS = 1 << 20, 1 << 20
+"""Bytes of a weight that stays in L2 however many workgroups read it, and multiply-adds of one that
+is another thread's share, at least: some microseconds."""
 
 WORKGROUP_BYTES = 32768
 """What one workgroup reads and writes, about: small enough to share work between threads,
@@ -84,6 +89,14 @@ def trace_with_splits(space: Space, trace: Callable[[], _T]) -> _T:
             return trace()
         except NeedsSplit as request:
             space.split(request.axis, request.factor)
+
+
+def shared_blocks(blocks: int, splits: int, weight: int, steps: int) -> int:
+    """Blocks of rows, more where `splits` of columns leave too few workgroups: of so many bytes of
+    weight and multiply-adds of a split."""
+    if weight > SHARED_WEIGHT:
+        return blocks
+    return max(blocks, min(WANTED_WORKGROUPS // splits, steps // SHARED_STEPS))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ LINES = {
     "compiler/frontends": 38865,
     "compiler/graph": 10785,
     "compiler/ir": 2270,
-    "compiler/kernels": 14730,
+    "compiler/kernels": 14740,
     "compiler/stream": 1615,
     "compiler/targets": 4625,
     "compiler/vm": 2610,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 118875
+IN_ALL = 118885
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

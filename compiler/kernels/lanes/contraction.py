@@ -50,7 +50,7 @@ from ingot.compiler.kernels.register_tile import (
     tail_heights,
     zero_tile,
 )
-from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
+from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS, shared_blocks
 from ingot.compiler.kernels.words import Parts, copy_words, product_in_words, unit_of, word_of
 from ingot.hal.spec import dtype
 
@@ -120,7 +120,9 @@ class _Contraction:
         rows = choose_rows(p.rows, panels, target, self.lanes, self.parts is not None)
         tile = panel_tile(rows, panels, self.lanes)
         if self.coding and isinstance(p.rows, int) and 0 < p.rows <= self.few_rows:
-            return ContractionSchedule(self._few_tile(p.rows, panels), p.rows, 0)
+            return ContractionSchedule(
+                few_tile(p.rows, panels, self.registers, self.lanes), p.rows, 0
+            )
         wanted = min(max(BLOCK_ELEMENTS // (panels * PANEL), 1), MAXIMUM_BLOCK_ROWS)
         if narrow := self._narrow_tile(target):
             return ContractionSchedule(narrow, narrow.rows, 0)
@@ -129,6 +131,10 @@ class _Contraction:
             wanted = PACKED_BLOCK_ROWS
         if isinstance(p.rows, int) and p.rows:
             blocks = -(-p.rows // wanted)
+            if in_place and not p.batch and isinstance(p.columns, int) and isinstance(p.depth, int):
+                splits = -(-p.columns // (panels * PANEL))
+                steps = p.rows * panels * PANEL * p.depth
+                blocks = shared_blocks(blocks, splits, p.columns * p.depth * 4, steps)
             wanted = -(-p.rows // (blocks * rows)) * rows
         block_rows = rows * max(1, wanted // rows)
         if in_place:
@@ -160,10 +166,6 @@ class _Contraction:
         blocks = -(-p.rows // block_rows) if isinstance(p.rows, int) else 1
         share = WIDE_BLOCK // (p.depth * tile.panels * PANEL * self.element.bytes)
         return max(1, min(share, panels // tile.panels * blocks // WANTED_WORKGROUPS))
-
-    def _few_tile(self, rows: int, panels: int) -> TileShape:
-        """A tile of few rows, as wide as registers and `panels` allow."""
-        return few_tile(rows, panels, self.registers, self.lanes)
 
     def _narrow_tile(self, target: TargetInfo) -> TileShape | None:
         """A tile of all rows, if narrow panels are best read as they lie: see `interleaved`."""
@@ -230,7 +232,7 @@ class _Contraction:
         """Rows too few to make numbers of the panels first."""
 
         def body(height: int, offset: Index, _: list[Value]) -> tuple[()]:
-            shape = self._few_tile(height, tile.panels)
+            shape = few_tile(height, tile.panels, self.registers, self.lanes)
             with self.builder.for_(0, tile.panels, shape.panels) as loop:
                 first = self.builder.add(panel, loop.index)
                 self._tile(row, offset, first, shape, None, 0, self.product.depth, "only", None)

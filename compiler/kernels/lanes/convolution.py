@@ -43,7 +43,7 @@ from ingot.compiler.kernels.register_tile import (
     tail_heights,
     zero_tile,
 )
-from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
+from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS, shared_blocks
 from ingot.hal.spec import dtype
 
 __all__ = ["ConvolutionSchedule", "lower_convolution", "lower_direct_convolution"]
@@ -203,8 +203,11 @@ def _staged_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule
         block = max(1, min(share // (width * pixel), height))
     if padded and _stage_rows(c, block) * row_length > MOST_SCRATCH:
         return None
-    block = -(-height // -(-height // block))
-    splits = max(1, min(panels // columns, WANTED_WORKGROUPS // -(-height // block)))
+    blocks = -(-height // block)
+    splits = max(1, min(panels // columns, WANTED_WORKGROUPS // blocks))
+    steps = height * width * (panels // splits) * PANEL * known_dim(c.depth)
+    blocks = min(shared_blocks(blocks, splits, weight, steps), height)
+    block = -(-height // blocks)
     block_panels = -(-panels // splits)
     block_panels = min(-(-block_panels // columns) * columns, panels)
     return ConvolutionSchedule(tile, block, block_panels, padded)

@@ -12,6 +12,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Function, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product, symbol
 from ingot.compiler.kernels.classes import lower_entry
+from ingot.compiler.kernels.schedule import WANTED_WORKGROUPS
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
 from tests.support.every_target import OPENCL, on_targets
@@ -117,6 +118,18 @@ def test_few_blocks_of_rows_read_long_weights() -> None:
         kernel = lower_entry(convolution(case, shape), VARIANTS["x86-64-v4"].target)
         assert kernel.schedule.block_rows == size // 2
         assert kernel.schedule.tile.vectors == vectors
+
+
+def test_images_of_bytes_are_shared_among_threads() -> None:
+    """However small an image is, its rows and columns are work for as many as threads wanted."""
+    for size, channels, window in ((56, 64, 3), (28, 128, 3), (14, 256, 3), (14, 1024, 1)):
+        shape, pad = (1, size, size, channels), window // 2
+        features = channels if window > 1 else 256
+        case = (shape, (window, window), features, (1, 1), (1, 1), ((pad, pad),) * 2)
+        variant = VARIANTS["x86-64-v4-vnni"].target
+        kernel = lower_entry(convolution(case, shape, "i8"), variant)
+        grid = zip(kernel.workload, kernel.tile, strict=True)
+        assert product([ceildiv(dim, tile) for dim, tile in grid]) >= WANTED_WORKGROUPS
 
 
 @needs_device

@@ -303,7 +303,8 @@ class _Rewriter:
         else:
             take = self._flowing if op.name in _FLOWS else self._tensor
             operands = dict(zip(op.operands, map(take, op.operands), strict=True))
-            new = block.append(clone_op(op, {**self.tensors, **operands}))
+            values = {**self.tensors, **operands} if op.regions else operands
+            new = block.append(clone_op(op, values))
             for old, result in zip(op.results, new.results, strict=True):
                 self._learn_tensor(old, result, block)
 

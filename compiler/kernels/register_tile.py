@@ -153,17 +153,19 @@ def for_any_rows(
     height: int,
     body: Callable[[int, Index, Index | None], None],
 ) -> None:
-    """`body(height, first row, live)` over a count of rows that is known only at the call: full
-    tiles, then one row, or a tile of which only `live` rows, two or more, are there."""
+    """`body(height, first row, live)` over a count of rows that is known only at the call: tiles of
+    which only `live` rows, two or more, are there, then one row. A tile for whole ones alone would
+    take as much of a C compiler again, and what it saves is nothing beside a tile's products."""
     b = builder
-    full = b.mul(b.div(count, height), height)
-    with b.for_(0, full, height) as loop:
-        body(height, loop.index, None)
-    rest = b.sub(count, full)
-    if height > 1:
-        b.if_(b.compare("eq", rest, 1), lambda: body(1, full, None))
-    if height > 2:
-        b.if_(b.compare("gt", rest, 1), lambda: body(height, full, rest))
+    if height == 1:
+        with b.for_(0, count) as loop:
+            body(1, loop.index, None)
+        return
+    last = b.sub(count, 1)
+    with b.for_(0, last, height) as loop:
+        live = None if height == 2 else b.min(b.sub(count, loop.index), height)
+        body(height, loop.index, live)
+    b.if_(b.compare("eq", b.rem(count, height), 1), lambda: body(1, last, None))
 
 
 def zero_tile(builder: LoopBuilder, element: DType, shape: TileShape) -> list[Value]:

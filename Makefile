@@ -45,11 +45,11 @@ test: develop ## run all tests: C, C under the sanitizers, Python
 	$(MAKE) sanitized
 	$(PYTEST) $(ARGUMENTS)
 
-test-peers: develop ## hours: drawn tests with many more examples, threads, then the other engines
+test-peers: develop ## hours: long tests, drawn ones with many more examples, threads, the other engines
 	$(call c_build,build/threads,$(THREADS))
 	ctest --test-dir build/threads --output-on-failure \
 	  -R "fence_test$$|submission|session|weights|control"
-	INGOT_EXAMPLES=20 $(PYTEST) -m hypothesis $(ARGUMENTS)
+	INGOT_EXAMPLES=20 $(PYTEST) -m "hypothesis or long" $(ARGUMENTS)
 	$(MAKE) serving
 	$(MAKE) bench
 

@@ -36,8 +36,13 @@ os.environ.setdefault("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first, so that no process is left alone with one at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files with slow tests first, so that no process is left alone with one at the end; those
+    that are long only in a long run."""
+    if drawn.TIMES == 1:
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 

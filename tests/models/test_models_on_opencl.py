@@ -54,7 +54,9 @@ def check(models: dict[str, ingot.Model], arguments: dict[str, Any]) -> None:
     assert np.abs(got - expected).max() <= TOLERANCE * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("name", ["mlp", "mobilenetv2", "resnet50"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "mobilenetv2", pytest.param("resnet50", marks=pytest.mark.long)]
+)
 def test_networks_of_images(name: str) -> None:
     models = load_everywhere(small(name))
     assert models["opencl"].host_kernels == ()

@@ -1,6 +1,6 @@
 """How many examples drawn tests try: a few in every run, the same ones each time, so that a change
 is judged by what it changes; INGOT_EXAMPLES times as many new ones in a long run
-(`make test-peers`)."""
+(`make test-peers`), which runs tests marked `long` too."""
 
 from __future__ import annotations
 

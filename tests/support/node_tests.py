@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,10 +14,20 @@ import onnx
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import ListType, Module, PassedType
+from ingot.hal.errors import CompileError
 from ingot.runtime.signature import Signature, Value
 from ingot.runtime.texts import Texts, has_texts
 
-__all__ = ["Import", "Run", "check", "interpreted", "node_tests", "read", "read_dynamic"]
+__all__ = [
+    "Import",
+    "Run",
+    "check",
+    "interpreted",
+    "node_tests",
+    "one_per_op",
+    "read",
+    "read_dynamic",
+]
 
 Run = Callable[[list[Any]], Sequence[Any]]
 Import = Callable[[Any], Module]
@@ -69,6 +80,18 @@ def _array(value: Any) -> Any:
 def read(case: Any) -> Module:
     """The module; no input is constant."""
     return import_onnx(case.model)
+
+
+def one_per_op(cases: list[Any]) -> Iterator[Any]:
+    """The first case of each op that can be imported."""
+    seen: set[str] = set()
+    for case in cases:
+        op = case.model.graph.node[-1].op_type
+        if op not in seen:
+            with suppress(CompileError):
+                read(case)
+                seen.add(op)
+                yield case
 
 
 def read_dynamic(case: Any) -> Module:

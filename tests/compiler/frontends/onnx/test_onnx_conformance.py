@@ -17,12 +17,22 @@ from ingot.compiler.frontends.onnx.registry import registered_ops
 from ingot.compiler.ir import Module
 from ingot.hal.errors import CompileError
 from tests.support.devices import load_best
-from tests.support.node_tests import Import, Run, check, interpreted, node_tests, read, read_dynamic
+from tests.support.node_tests import (
+    Import,
+    Run,
+    check,
+    interpreted,
+    node_tests,
+    one_per_op,
+    read,
+    read_dynamic,
+)
 from tests.support.results import several
 
 INTERPRETED_COUNT = 1874
 COMPILED_COUNT = 1874
 DYNAMIC_COUNT = 1839
+OPS_COUNT = 196
 GROUP = 32  # cases in one module: many of their kernels are the same
 
 
@@ -99,6 +109,12 @@ def test_every_node_test_of_the_standard_is_right_or_refused_with_a_compile_erro
 
 
 @pytest.mark.slow
+def test_a_node_test_of_every_op_runs_right_when_compiled(cases: list[Any]) -> None:
+    right = _right(list(one_per_op(cases)), _compiled)
+    assert len(right) >= OPS_COUNT, len(right)
+
+
+@pytest.mark.long
 def test_every_node_test_of_the_standard_runs_right_or_is_refused_when_compiled(
     cases: list[Any],
 ) -> None:

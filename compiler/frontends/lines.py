@@ -42,6 +42,9 @@ class Line(np.lib.mixins.NDArrayOperatorsMixin):
     def sum(self, axis: int) -> Line:
         return Line(self.c, self.c.reduce(self.value, [axis], "add"))
 
+    def max(self, axis: int) -> Line:
+        return Line(self.c, self.c.reduce(self.value, [axis], "max"))
+
     def compare(self, direction: str, other: Any) -> Value:
         return self.c.compare(direction, *self.operands(self, other))
 

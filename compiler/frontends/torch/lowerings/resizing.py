@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ __all__: list[str] = []
 
 _CUBIC = -0.75  # the parameters of cubic convolution
 _SMOOTH_CUBIC = -0.5
+_GREATEST_RATIO = 10.0  # up to which an axis that shrinks is summed place by place
 
 
 def _number(c: Context, size: Dim, element: str = "f64") -> Any:
@@ -75,15 +78,30 @@ def _keys(a: float) -> Callable[[Any], Any]:
     return weight
 
 
-def _interpolated(
-    c: Context, x: Value, axis: int, at: Any, steps: Sequence[int], weight: Callable[[Any], Any]
-) -> Value:
-    """Sums of the elements around places, by their weights."""
+def _taps(
+    c: Context, own: Dim, size: Dim, ratio: Any, align: bool, weight: Callable[[Any], Any],
+    smooths: bool,
+) -> list[tuple[Any, Any]]:  # fmt: skip
+    """The places around each one, and their weights."""
+    if smooths:
+        assert isinstance(own, int)
+        assert isinstance(size, int)
+        return _smooth_taps(own, size, ratio, weight)
+    middle = 0.0 if align else 0.5
+    at = (_positions(c, size, (size,)) + middle) * ratio - middle
+    if weight is _triangle:
+        at = np.maximum(at, 0)
     first = np.floor(at)
+    steps = (0, 1) if weight is _triangle else (-1, 0, 1, 2)
+    return [(first + step, weight(np.abs(at - first - step))) for step in steps]
+
+
+def _interpolated(c: Context, x: Value, axis: int, taps: Sequence[tuple[Any, Any]]) -> Value:
+    """Sums of the elements at places, by their weights."""
     result: Value | None = None
-    for step in steps:
-        taken = _taken(c, x, axis, first + step)
-        factor = _value(c, weight(np.abs(at - first - step)), type_of(x).dtype)
+    for place, weight in taps:
+        taken = _taken(c, x, axis, place)
+        factor = _value(c, weight, type_of(x).dtype)
         spread = c.op("broadcast", factor, shape=shape_of(taken), dimensions=(axis,))
         term = c.op("mul", taken, spread)
         result = term if result is None else c.op("add", result, term)
@@ -91,17 +109,72 @@ def _interpolated(
     return result
 
 
-def _smoothed(
-    c: Context, x: Value, axis: int, size: Dim, ratio: Any, weight: Callable[[Any], Any]
-) -> Value:
-    """The axis times a matrix of weights, which reach further where it shrinks."""
-    own = shape_of(x)[axis]
+def _smooth_taps(
+    own: int, size: int, ratio: float, weight: Callable[[Any], Any]
+) -> list[tuple[Any, Any]]:
+    """The places around each one, which reach further where an axis shrinks, and their weights."""
+    wide = max(ratio, 1.0)
+    reach = wide * (1 if weight is _triangle else 2)
+    middles = (np.arange(size) + 0.5) * ratio - 0.5
+    steps = np.arange(math.floor(2 * reach) + 1)[:, None]
+    places = np.floor(middles - reach) + 1 + steps
+    weights = weight(np.abs(places - middles) / wide)
+    weights = np.where((places >= 0) & (places < own), weights, 0)
+    return [*zip(places, weights / weights.sum(0), strict=True)]
+
+
+def _smooth_weights(
+    c: Context, own: Dim, size: Dim, ratio: Any, weight: Callable[[Any], Any]
+) -> Any:
+    """[own, size]: weights that reach further where an axis shrinks."""
     middles = (_positions(c, size, (size,)) + 0.5) * ratio - 0.5
     weights = weight(np.abs(_positions(c, own, (own, 1)) - middles) / np.maximum(ratio, 1.0))
-    matrix = _value(c, weights / weights.sum(0), type_of(x).dtype)
+    return weights / weights.sum(0)
+
+
+def _smoothed(c: Context, x: Value, axis: int, weights: Any) -> Value:
+    """The axis times a matrix."""
     letters = "abcdefg"[: type_of(x).rank]
     equation = f"{letters},{letters[axis]}z->{letters.replace(letters[axis], 'z')}"
-    return contract_letters(c, equation, (x, matrix))
+    return contract_letters(c, equation, (x, _value(c, weights, type_of(x).dtype)))
+
+
+def _merged(c: Context, size: Dim, taps: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Taps whose places outside are those of the ends: of equal ones the first has all weight."""
+    last = _number(c, size) - 1
+    places = [np.maximum(np.minimum(place, last), 0) for place, _ in taps]
+    merged: list[tuple[Any, Any]] = []
+    for at, place in enumerate(places):
+        same = [1 - np.minimum(np.abs(place - other), 1) for other in places]
+        total = sum(each * weight for each, (_, weight) in zip(same, taps, strict=True))
+        for each in same[:at]:
+            total = total * (1 - each)
+        merged.append((place, total))
+    return merged
+
+
+def _codes(weights: Sequence[Any], greatest: Any) -> tuple[list[Any], Any]:
+    """Weights as whole numbers of 15 bits, as torch has them for bytes, and how many bits of them
+    are behind the point."""
+    bits: Any = 0.0
+    scale: Any = 1.0
+    for power in range(1, 23):
+        fits = np.minimum(np.maximum(32768 - np.floor(greatest * 2.0**power + 0.5), 0), 1)
+        bits, scale = bits + fits, scale * (fits + 1)
+    scaled = [each * scale for each in weights]
+    return [
+        np.floor(np.maximum(each, 0) + 0.5) - np.floor(np.maximum(each * -1, 0) + 0.5)
+        for each in scaled
+    ], bits
+
+
+def _rounded(c: Context, total: Value, bits: Any) -> Value:
+    """A sum of bytes by codes as a byte, in i32."""
+    shift = c.broadcast_to(c.reshape(_value(c, bits, "i32"), ()), shape_of(total))
+    one = c.fill(1, like=total)
+    half = c.op("shift_left", one, c.op("sub", shift, one))
+    whole = c.op("shift_right_arithmetic", c.op("add", total, half), shift)
+    return c.op("clamp", c.fill(0, like=whole), whole, c.fill(255, like=whole))
 
 
 def _resized(
@@ -109,7 +182,7 @@ def _resized(
     kernel: Callable[[Any], Any], smooths: bool,
 ) -> Value:  # fmt: skip
     element = type_of(x).dtype
-    wide = widen(c, x) if element.is_float else c.convert(x, "f32")
+    wide = widen(c, x) if element.is_float else c.convert(x, "i32")  # of integers only bytes
     first = type_of(x).rank - count
     for place in reversed(range(count)):
         axis = first + place
@@ -117,19 +190,23 @@ def _resized(
         if own == size and scales[place] in (None, 1.0):
             continue
         ratio = _ratio(_number(c, own), _number(c, size), scales[place], align)
-        if smooths:
-            wide = _smoothed(c, wide, axis, size, ratio, kernel)
+        bits: Any = None
+        is_known = isinstance(own, int) and isinstance(size, int) and ratio <= _GREATEST_RATIO
+        if smooths and not is_known:
+            weights = _smooth_weights(c, own, size, ratio, kernel)
+            if not element.is_float:
+                (weights,), bits = _codes([weights], weights.max(0).max(0))
+            wide = _smoothed(c, wide, axis, weights)
         else:
-            middle = 0.0 if align else 0.5
-            at = (_positions(c, size, (size,)) + middle) * ratio - middle
-            if kernel is _triangle:
-                at = np.maximum(at, 0)
-            steps = (0, 1) if kernel is _triangle else (-1, 0, 1, 2)
-            wide = _interpolated(c, wide, axis, at, steps, kernel)
-        if not element.is_float:  # torch takes bytes alone, and rounds behind each axis, halves up
-            wide = c.op("floor", c.op("add", wide, c.fill(0.5, wide)))
-            wide = c.op("max", wide, c.fill(0, wide))
-            wide = c.op("min", wide, c.fill(255, wide))
+            taps = _taps(c, own, size, ratio, align, kernel, smooths)
+            if not element.is_float:
+                taps = taps if smooths else _merged(c, own, taps)
+                factors = [factor for _, factor in taps]
+                codes, bits = _codes(factors, reduce(np.maximum, factors).max(0))
+                taps = [(at, code) for (at, _), code in zip(taps, codes, strict=True)]
+            wide = _interpolated(c, wide, axis, taps)
+        if not element.is_float:
+            wide = _rounded(c, wide, bits)
     return narrow(c, wide, x)
 
 

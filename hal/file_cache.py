@@ -1,9 +1,10 @@
 """A folder of compiled objects and packed weights, found by the hash of all that went into them.
 
 The folder is `$INGOT_CACHE`, else `ingot` in the XDG cache folder. It is private (0700);
-files appear by rename, so readers never see half of one; a file carries the hash of its key and
-content, and one that does not match is ignored. Where nothing can be written, nothing is
-cached and nothing fails. What the OpenCL driver keeps is in the same folder.
+files appear by rename, so readers never see half of one; an entry carries the hash of its key and
+content, files that are mapped have an entry with how they begin, and what does not match is
+ignored. Where nothing can be written, nothing is cached and nothing fails. What the OpenCL driver
+keeps is in the same folder.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import NamedTuple
 __all__ = ["Cache", "CachedFile", "default_cache"]
 
 _DIGEST_LENGTH = 32
+_HEAD_LENGTH = 4096
 _ENTRY = "entry-"  # files that begin with a hash; others have checks of their own
 _OURS = re.compile(r"(entry-|opencl-|weights-)?[0-9a-f]{64}|\.new-\w+")
 
@@ -55,32 +57,44 @@ class Cache:
 
     def write(self, key: str, content: bytes) -> None:
         """Keep the content for the key, if the folder can be written."""
-        self.write_file(f"{_ENTRY}{key}", _digest(key, content) + content)
+        self._put(f"{_ENTRY}{key}", _digest(key, content) + content)
 
     def file(self, key: str) -> Path | None:
-        """The file that `write_file` made for the key, or None."""
+        """The file that `write_file` or `bind` made for the key, or None."""
         if self.folder is None:
             return None
-        try:
-            os.utime(self.folder / key)
-        except OSError:
+        path = self.folder / key
+        head = _head(path)
+        if head is None or self.read(_bound(key)) != head:
             return None
-        return self.folder / key
+        with suppress(OSError):
+            os.utime(path)
+        return path
+
+    def bind(self, key: str) -> None:
+        """Remember how the file of that name begins, which tells it from others."""
+        head = None if self.folder is None else _head(self.folder / key)
+        if head is not None:
+            self.write(_bound(key), head)
 
     def write_file(self, key: str, content: bytes) -> None:
         """As `write`, of content with checks of its own, which is read from the file itself."""
+        self._put(key, content)
+        self.bind(key)
+
+    def _put(self, name: str, content: bytes) -> None:
         if self.folder is None:
             return
-        name = ""
+        fresh = ""
         try:
-            handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            handle, fresh = tempfile.mkstemp(dir=self.folder, prefix=".new-")
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-            os.replace(name, self.folder / key)
+            os.replace(fresh, self.folder / name)
         except OSError:
-            if name:
+            if fresh:
                 with suppress(OSError):
-                    Path(name).unlink()
+                    Path(fresh).unlink()
 
     def files(self) -> list[CachedFile]:
         """What is in it, what was not used for longest first."""
@@ -105,6 +119,21 @@ class Cache:
             with suppress(OSError):
                 file.path.unlink()
             rest -= file.length
+
+
+def _bound(key: str) -> str:
+    return hashlib.sha256(f"head of {key}".encode()).hexdigest()
+
+
+def _head(path: Path) -> bytes | None:
+    """How a file begins: modules and packed weights with checksums of all the rest."""
+    try:
+        if not path.is_file():  # a pipe never ends
+            return None
+        with path.open("rb") as file:
+            return file.read(_HEAD_LENGTH)
+    except OSError:
+        return None
 
 
 def _digest(key: str, content: bytes) -> bytes:

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from pathlib import Path
 from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
 from ingot.hal.device import Device
-from ingot.hal.errors import FailedPrecondition
+from ingot.hal.errors import Error, FailedPrecondition
 from ingot.hal.file_kind import HEAD_LENGTH
 from ingot.hal.whole_file import open_regular
 from ingot.runtime.parameters import Sources, flat
 from ingot.runtime.program import Program, named_sources
+from ingot.runtime.shared_weights import facts_of, files_of
 
 __all__ = ["Origin", "head_of", "origin_of", "remember", "shared_program"]
 
@@ -35,6 +38,7 @@ class Origin:
     sources: tuple[tuple[str, str | bytes, str], ...]
     parameters: Sources | None  # absolute paths
     options: tuple[tuple[str, Any], ...]
+    facts: tuple[Any, ...]  # of the files with parameters, in this process
     weights_obstacle: str = ""  # why the parameters are others
     device_obstacle: str = ""  # why another process cannot have the device
 
@@ -64,7 +68,15 @@ def origin_of(source: Any, parameters: Any, options: Mapping[str, Any]) -> Origi
     natives = tuple(dict(options["natives"] or {}).items())
     given = tuple(sorted({**options, "device": device, "natives": natives}.items()))
     sources = tuple((name, *_found(each)) for name, each in named_sources(source).items())
-    return Origin(sources, weights, given, *obstacles)
+    return Origin(sources, weights, given, _facts(weights), *obstacles)
+
+
+def _facts(weights: Sources | None) -> tuple[Any, ...]:
+    """Others where other parameters lie at the same paths by now."""
+    with suppress(Error, OSError):  # which loading tells
+        files = [each for _, path in weights or () for each in files_of(Path(path))]
+        return tuple(facts_of(os.stat(each)) for each in files)
+    return ()
 
 
 def _found(source: Any) -> tuple[str | bytes, str]:
@@ -83,6 +95,7 @@ def remember(origin: Origin, program: Program) -> None:
 def shared_program(origin: Origin, load: Callable[..., Program]) -> Program:
     """The program of that origin, loaded if no model of this process has it. FailedPrecondition:
     there is another module at its path by now; else raises as `load`."""
+    origin = replace(origin, facts=_facts(origin.parameters))
     with _lock:
         program = _programs.get(origin)
         if program is None:

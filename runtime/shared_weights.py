@@ -24,7 +24,7 @@ from ingot.runtime.parameters import Sources, flat, is_zarr
 from ingot.runtime.program import Program
 from ingot.runtime.tensors import bits_of_parameter
 
-__all__ = ["digest_of", "files_of", "load_shared"]
+__all__ = ["digest_of", "facts_of", "files_of", "load_shared"]
 
 _PREFIX = "weights-"
 _MOST = 32 << 30
@@ -56,8 +56,9 @@ def load_shared(
                     raise
                 except (Error, OSError):  # the disk is full
                     return program
-                _trim(cache)
                 found = cache.folder / name
+                cache.bind(name)
+                _trim(cache)
     try:
         return make(Sources(((None, found), *sources)))
     except (DataLoss, InvalidArgument):
@@ -111,6 +112,12 @@ def files_of(path: Path) -> list[Path]:
     return [path, *files_of_index(path)] if path.suffix == ".json" else [path]
 
 
+def facts_of(status: os.stat_result) -> tuple[int, ...]:
+    """What changes when somebody writes a file; the times that programs set are not enough."""
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *times
+
+
 def _line(text: str) -> bytes:
     return f"{text}\n".encode("utf-8", "backslashreplace")
 
@@ -119,7 +126,7 @@ def _of_file(path: Path, cache: Cache) -> bytes:
     """The hash of a file's bytes, remembered as long as nobody has changed the file."""
     with open_regular(path) as file:
         facts = os.fstat(file.fileno())
-        known = (path.resolve(), facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        known = (path.resolve(), *facts_of(facts))
         key = sha256(f"content {known}".encode()).hexdigest()
         digest = cache.read(key)
         if digest is None:

@@ -366,6 +366,31 @@ def test_the_second_session_is_not_compiled(
     assert compiles() == 1
 
 
+def test_kept_modules_that_change_places_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
+    sources = [
+        onnx.parser.parse_model(
+            '<ir_version: 10, opset_import: ["": 20]>\n'
+            f"model (float[n] x) => (float[n] y) {{ y = {op}(x) }}"
+        ).SerializeToString()
+        for op in ("Neg", "Abs")
+    ]
+
+    def results() -> list[list[float]]:
+        feed = {"x": np.array([1.0, -2.0], np.float32)}
+        return [ours.InferenceSession(each).run(None, feed)[0].tolist() for each in sources]
+
+    assert results() == [[-1, 2], [1, 2]]
+    start = bytes(ingot.compile(sources[0]))[:4]
+    one, other = (each for each in (tmp_path / "cache").iterdir() if each.read_bytes()[:4] == start)
+    data = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(data)
+    assert results() == [[-1, 2], [1, 2]]
+
+
 def test_lowerings_of_the_user_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,8 +36,8 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1400,
     "csrc/vm": 2330,
-    "hal": 2645,
-    "runtime": 3200,
+    "hal": 2665,
+    "runtime": 3210,
     "python/ingot": 4105,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1625,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 118950
+IN_ALL = 118980
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -405,15 +405,19 @@ class FourBits(Form):
     def settled(self, parts: Parts) -> Form:
         state = next((parts[each] for each in parts if "quant_state" in each), None)
         try:
-            told = {} if state is None else json.loads(state.data.tobytes())
+            told = {} if state is None else json.loads(state.data[:_MAX_STATE].tobytes())
             (n, k), block = told["shape"], told["blocksize"]
             table = tuple(float(each) for each in parts["weight.quant_map"].rows.reshape(-1))
             is_coded = parts["weight.absmax"].type.name == "U8"
             scale_block = told["nested_blocksize"] if is_coded else 0
             offset = float(told["nested_offset"]) if is_coded else 0.0
-            sizes = (n, k, block, *((scale_block,) if is_coded else ()))
-            if not all(type(each) is int and 0 < each < 1 << 31 for each in sizes) or k % 2:
-                raise ValueError("sizes are positive, and rows hold pairs")
+            sizes = (n, k, block, scale_block) if is_coded else (n, k, block)
+            if not all(type(each) is int and each > 0 for each in sizes):
+                raise ValueError("sizes are positive integers")
+            if max(sizes[2:]) > _MAX_BLOCK:
+                raise ValueError(f"blocks have at most {_MAX_BLOCK} elements")
+            if k % 2:
+                raise ValueError(f"rows have {k} elements, which are no pairs")
             if len(table) != 16 or not all(abs(each) <= 1 for each in table):
                 raise ValueError("the table has 16 numbers of at most 1")
             if not abs(offset) < _GREATEST:
@@ -476,6 +480,8 @@ _TOP = 127
 """The greatest number of a table of i8."""
 
 _GREATEST = 1e30
+_MAX_STATE = 1 << 16  # bytes that tell of codes of 4 bits
+_MAX_BLOCK = 4096  # elements, or scales
 
 _MX_BYTES = 16
 """Bytes of a block."""

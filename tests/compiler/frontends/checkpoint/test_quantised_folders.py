@@ -290,6 +290,8 @@ def test_what_is_told_of_codes_of_4_bits_is_checked() -> None:
     assert "is wrong" in refused(**{state: np.frombuffer(b"[" * 9999, np.uint8)})
     for wrong in ({"shape": [4, 63]}, {"blocksize": 0}, {"shape": 3}, {"nested_offset": 1e99}):
         assert "is wrong" in refused(**state_of(**wrong))
+    for name in ("blocksize", "nested_blocksize"):
+        assert "at most 4096 elements" in refused(**state_of(**{name: 1 << 30}))
     assert "its weight has the shape [128, 1], expected [64, 1]" in refused(
         **state_of(shape=[2, 64])
     )

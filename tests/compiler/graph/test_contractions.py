@@ -313,6 +313,23 @@ def test_weights_are_packed_whatever_their_side(name: str, side: str) -> None:
     assert names(after)["dot_packed"] == 1
 
 
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns", "packed"),
+    [(60, 20, "n", 0), (60, 20, "70", 0), (60, 20, "40", 1), (300, 260, "n", 1)],
+)
+def test_a_weight_on_the_left_of_long_rows_stays(
+    rows: int, depth: int, columns: str, packed: int
+) -> None:
+    def build(b: Builder, x: Any) -> Any:
+        w = constant(b, 0, rows, depth)
+        return b.op("dot_general", w, x, lhs_contract=(1,), rhs_contract=(0,))
+
+    module = program(build, f"f32[{depth},{columns}]")
+    x = normal(1, depth, int(columns) if columns != "n" else 75)
+    after = check_pass((pack_weights,), module, x, tolerance=1e-5)
+    assert names(after)["dot_packed"] == packed
+
+
 @pytest.mark.parametrize("bake", [True, False])
 def test_every_program_runs_baked_and_unbaked(bake: bool) -> None:
     module = program(residual_network, "f32[b,3,16,16]")

@@ -1,10 +1,12 @@
-"""Drawn shapes and dtypes: map and row kernels give what the interpreter gives."""
+"""Drawn shapes and dtypes: map, row and cumulative kernels give what the interpreter gives."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingot.compiler.kernels.lanes.cumulative import lower_cumulative
 from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.kernels.lanes.row import lower_row
 from tests.support.drawn import examples
@@ -49,3 +51,37 @@ def test_reduced_elements(data, shape, dtype, kind) -> None:
 
     function = entry([tensor(dtype, shape)] * 2, body)
     check(function, lower_row, variants=VARIANTS)
+
+
+SIDES = st.sampled_from([1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 50])
+BOX = st.tuples(SIDES, SIDES, SIDES)
+OF_ANY_SIZE = dict.fromkeys("abc", (1, None))
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 2), (1, 2)])
+@pytest.mark.parametrize("dtype", ["f32", "u8"])
+@examples(8)
+@given(sizes=BOX)
+def test_rows_of_any_size(axes, dtype, sizes) -> None:
+    def body(b, x):
+        greatest = b.op("reduce", x, axes=axes, kind="max")
+        kept = tuple(axis for axis in range(3) if axis not in axes)
+        shape = x.type.shape
+        wide = b.op("broadcast", greatest, shape=shape, dimensions=kept)
+        return b.op("reduce", b.op("sub", wide, x), axes=axes, kind="add")
+
+    function = entry([f"{dtype}[a,b,c]"], body, OF_ANY_SIZE)
+    check(function, lower_row, variants=host_variants(), **dict(zip("abc", sizes, strict=True)))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize(("exclusive", "reverse"), [(False, False), (True, False), (False, True)])
+@examples(8)
+@given(sizes=BOX)
+def test_running_sums_of_any_size(axis, exclusive, reverse, sizes) -> None:
+    def body(b, x):
+        return b.op("cumulative", x, axis=axis, kind="add", exclusive=exclusive, reverse=reverse)
+
+    function = entry(["f32[a,b,c]"], body, OF_ANY_SIZE)
+    symbols = dict(zip("abc", sizes, strict=True))
+    check(function, lower_cumulative, variants=host_variants(), **symbols)

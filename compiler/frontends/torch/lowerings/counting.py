@@ -211,18 +211,7 @@ def repeated_places(c: Context, repeats: Value, *, output_size: Dim | None = Non
     counts = c.convert(repeats, _I64)
     ends = c.op("cumulative", counts, axis=0, kind="add", exclusive=False, reverse=False)
     size = _measured(c, c.reduce(counts, [0], "add")) if output_size is None else output_size
-    passed = c.op(
-        "scatter",
-        c.filled(0, _I64, (size,)),
-        c.reshape(ends, (*shape_of(ends), 1)),
-        c.fill(1, like=ends),
-        update_window_dims=(),
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1,
-        kind="add",
-        mode="skip",
-    )
+    passed = _scatter_rows(c, c.filled(0, _I64, (size,)), ends, c.fill(1, like=ends), "add")
     found = c.op("cumulative", passed, axis=0, kind="add", exclusive=False, reverse=False)
     return c.convert(found, c.dtype)
 
@@ -238,18 +227,7 @@ def first_places(c: Context, x: Value, *, size: Dim, fill_value: int = -1) -> Va
     before = c.op("cumulative", flags, axis=0, kind="add", exclusive=True, reverse=False)
     target = c.op("select", kept, before, c.fill(-1, like=before))
     at = c.op("iota", dtype=_I64, shape=shape_of(kept), axis=0)
-    found = c.op(
-        "scatter",
-        c.filled(-1, _I64, (size,)),
-        c.reshape(target, (*shape_of(target), 1)),
-        at,
-        update_window_dims=(),
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1,
-        kind="set",
-        mode="skip",
-    )
+    found = _scatter_rows(c, c.filled(-1, _I64, (size,)), target, at, "set")
     is_none = c.compare("lt", found, c.fill(0, like=found))
     columns = []
     for axis, dim in enumerate(shape):
@@ -321,6 +299,48 @@ def _check_none(c: Context, wrong: Value, what: str) -> None:
 _SEGMENTS = {"sum": 0, "mean": 0, "max": -math.inf, "min": math.inf, "prod": 1}
 
 
+def _scatter_rows(c: Context, x: Value, rows: Value, added: Value, kind: str) -> Value:
+    """x with rows of `added`, each at the row that is told; one beside x is left out."""
+    windows = tuple(range(1, type_of(x).rank))
+    return c.op(
+        "scatter",
+        x,
+        c.reshape(rows, (*shape_of(rows), 1)),
+        added,
+        update_window_dims=windows,
+        inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,),
+        index_vector_dim=1,
+        kind=kind,
+        mode="skip",
+    )
+
+
+def _rows_of_segments(c: Context, first: Value, ends: Value, count: Dim) -> Value:
+    """i64[b * count]: in which of the b * s segments each element lies, as many as end in front of
+    it of its batch; -1 in none."""
+    batch, size = shape_of(ends)
+    step = c.broadcast_to(c.size(count + 1), (batch, size))
+    line = c.op("iota", dtype=_I64, shape=(batch, size), axis=0)
+    inside = c.op("min", ends, c.broadcast_to(c.size(count), (batch, size)))
+    inside = c.op("max", inside, c.fill(0, like=inside))
+    at = c.op("add", inside, c.op("mul", line, step))
+    passed = c.full(0, _I64, (batch * (count + 1),))
+    at = c.reshape(at, (batch * size,))
+    passed = c.reshape(_scatter_rows(c, passed, at, c.fill(1, like=at), "add"), (batch, count + 1))
+    number = c.op("cumulative", passed, axis=1, kind="add", exclusive=False, reverse=False)
+    grid = (batch, count)
+    number = c.sliced(number, 1, 0, count)
+    place = c.op("iota", dtype=_I64, shape=grid, axis=1)
+    least = c.reduce(first, [1], "min")
+    before = c.compare("lt", place, c.op("broadcast", least, shape=grid, dimensions=(0,)))
+    behind = c.compare("ge", number, c.broadcast_to(c.size(size), grid))
+    line = c.op("iota", dtype=_I64, shape=grid, axis=0)
+    row = c.op("add", number, c.op("mul", line, c.broadcast_to(c.size(size), grid)))
+    none = c.op("or", before, behind)
+    return c.reshape(c.op("select", none, c.full(-1, _I64, grid), row), (batch * count,))
+
+
 @lowering("aten.segment_reduce.default")
 def reduce_segments(
     c: Context, x: Value, reduce: str, *, lengths: Value | None = None,
@@ -347,23 +367,20 @@ def reduce_segments(
     else:
         first, ends = (c.sliced(given, 1, at, size - 1 + at) for at in (0, 1))
         size = size - 1
-    grid = (batch, size, count)
-    at = c.op("iota", dtype=_I64, shape=grid, axis=2)
-    first, ends = (c.op("broadcast", each, shape=grid, dimensions=(0, 1)) for each in (first, ends))
-    inside = c.op("and", c.compare("le", first, at), c.compare("lt", at, ends))
     width = dims.product(rest)
-    whole = (batch, size, count, width)
-    wide = c.op("broadcast", widen(c, c.reshape(x, (batch, count, width))), shape=whole,
-                dimensions=(0, 2, 3))  # fmt: skip
-    mask = c.op("broadcast", inside, shape=whole, dimensions=(0, 1, 2))
+    wide = widen(c, c.reshape(x, (batch * count, width)))
     kind = {"sum": "add", "mean": "add", "prod": "mul"}.get(reduce, reduce)
-    found = c.reduce(c.op("select", mask, wide, c.fill(_SEGMENTS[reduce], like=wide)), [2], kind)
+    rows = _rows_of_segments(c, first, ends, count)
+    found = c.full(_SEGMENTS[reduce], type_of(wide).dtype, (batch * size, width))
+    found = _scatter_rows(c, found, rows, wide, kind)
     if initial is not None:
         start = c.fill(initial, like=found)
         found = c.op(kind, found, start)
     if reduce == "mean":
-        number = c.reduce(c.convert(inside, type_of(wide).dtype), [2], "add")
-        number = c.op("broadcast", number, shape=shape_of(found), dimensions=(0, 1))
+        number = c.convert(
+            c.reshape(c.op("sub", ends, first), (batch * size,)), type_of(wide).dtype
+        )
+        number = c.op("broadcast", number, shape=shape_of(found), dimensions=(0,))
         is_empty = c.compare("eq", number, c.fill(0, like=number))
         none = c.fill(math.nan if initial is None else initial, like=found)
         found = c.op("select", is_empty, none, c.op("div", found, number))

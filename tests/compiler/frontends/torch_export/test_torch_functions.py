@@ -316,6 +316,7 @@ COUNTING: dict[str, tuple[Any, ...]] = {
             for given in (
                 {"lengths": lengths},
                 {"offsets": offsets},
+                {"offsets": offsets.clamp(1)},
                 {"lengths": rows, "axis": 1, "unsafe": True},
             )
         ],

@@ -26,7 +26,7 @@ LINES = {
     "compiler/ir": 2270,
     "compiler/kernels": 14740,
     "compiler/stream": 1615,
-    "compiler/targets": 4625,
+    "compiler/targets": 4635,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2795,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119015
+IN_ALL = 119025
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

@@ -199,16 +199,26 @@ IF(f64, INGOT_PARTIAL_BY_LANE(f64))
 IF(i64, INGOT_PARTIAL_BY_LANE(i64))
 IF(u64, INGOT_PARTIAL_BY_LANE(u64))
 #endif
-#if defined(__AVX512BW__) && defined(__AVX512VL__) && L == 16
-typedef char N(chars) __attribute__((vector_size(16))); /* the builtins', not i8 */
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && (L == 16 || L == 32 || L == 64)
+typedef char N(chars) __attribute__((vector_size(L))); /* the builtins', not i8 */
 #if defined(__clang__)
 #define INGOT_CHARS N(chars)
 #else
 #define INGOT_CHARS char
 #endif
+#if L == 16
 #define INGOT_PARTIAL_BYTES(type)                                                             \
   INGOT_PARTIAL_BY_BITS(type, __builtin_ia32_loaddquqi128_mask,                               \
                         __builtin_ia32_storedquqi128_mask, INGOT_CHARS, N(chars), u16)
+#elif L == 32
+#define INGOT_PARTIAL_BYTES(type)                                                             \
+  INGOT_PARTIAL_BY_BITS(type, __builtin_ia32_loaddquqi256_mask,                               \
+                        __builtin_ia32_storedquqi256_mask, INGOT_CHARS, N(chars), u32)
+#else
+#define INGOT_PARTIAL_BYTES(type)                                                             \
+  INGOT_PARTIAL_BY_BITS(type, __builtin_ia32_loaddquqi512_mask,                               \
+                        __builtin_ia32_storedquqi512_mask, INGOT_CHARS, N(chars), u64)
+#endif
 #else
 #define INGOT_PARTIAL_BYTES(type) INGOT_PARTIAL_BY_LANE(type)
 #endif

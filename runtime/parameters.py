@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -142,11 +143,19 @@ class _Finder:
             bits, dtype = bits_of_parameter(arrays[key], f"parameter '{key}'")
             data, dims = ffi.from_buffer(bytes_of(bits)), ffi.new("int64_t[]", bits.shape)
             span.data, span.length, span.dims = data, bits.nbytes, dims
-            span.dtype, span.rank = dtype.code, bits.ndim
+            span.dtype, span.rank, span.is_mapped = dtype.code, bits.ndim, _is_mapped(bits)
             keep.extend((data, dims))
             return ffi.NULL
 
         return find
+
+
+def _is_mapped(array: Any) -> bool:
+    """Whether an array is a part of a file as `Gguf` and `Checkpoint` map it: to be read only."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    is_view = isinstance(array, memoryview) and array.readonly
+    return is_view and isinstance(array.obj, mmap.mmap)
 
 
 def _missing() -> Any:

@@ -255,6 +255,10 @@ int64_t ingot_memory_length(void);
  * that was so, or there are no large ones. For speed only. */
 bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t step);
 
+/* Takes what a process has read of a file that it maps, and never writes there, out of its memory,
+ * in multiples of INGOT_MEMORY_UNIT: it comes back where it is read again. */
+void ingot_memory_leave(const void *data, size_t length);
+
 /* Gives memory that malloc gave back to the system, in multiples of INGOT_MEMORY_UNIT: it reads as
  * zeros, and takes room where it is written again. False: it is as it was. */
 bool ingot_memory_give_back(void *data, size_t length);

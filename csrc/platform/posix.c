@@ -355,6 +355,18 @@ bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t step) {
 #endif
 }
 
+void ingot_memory_leave(const void *data, size_t length) {
+#if defined(__linux__) && defined(MADV_DONTNEED)
+  const uintptr_t unit = INGOT_MEMORY_UNIT;
+  uintptr_t begin = ((uintptr_t)data + unit - 1) & ~(unit - 1);
+  uintptr_t end = ((uintptr_t)data + length) & ~(unit - 1);
+  if (begin < end) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+#else
+  (void)data;
+  (void)length;
+#endif
+}
+
 bool ingot_memory_give_back(void *data, size_t length) {
 #if defined(__linux__) && defined(MADV_DONTNEED) && !defined(INGOT_NO_MALLOC)
   return madvise(data, length, MADV_DONTNEED) == 0; /* elsewhere it is a hint */

@@ -306,6 +306,11 @@ bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t step) {
   return false;
 }
 
+void ingot_memory_leave(const void *data, size_t length) {
+  (void)data;
+  (void)length;
+}
+
 bool ingot_memory_give_back(void *data, size_t length) {
   (void)data;
   (void)length;

@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "hal/account.h"
 #include "module/instruction.h"
+#include "platform/platform.h"
 
 static const ingot_allocator_t *init_allocator(const ingot_vm_init_t *init) {
   return ingot_hal_device_allocator(init->image->device);
@@ -73,11 +74,19 @@ ingot_status_t ingot_vm_init_initialize(ingot_vm_init_t *init, const ingot_vm_im
   return NULL;
 }
 
+/* Code reads one parameter after the other. Where it comes back to one, its pages come back, too. */
+static void leave_last(ingot_vm_init_t *init, const ingot_parameter_span_t *next) {
+  if (init->last == next) return;
+  if (init->last && init->last->is_mapped) ingot_memory_leave(init->last->data, init->last->length);
+  init->last = next;
+}
+
 void ingot_vm_init_deinitialize(ingot_vm_init_t *init) {
   for (uint32_t i = 0; init->parameters && i < init->image->module->parameter_count; ++i) {
     ingot_hal_buffer_release(init->parameters[i]);
   }
   for (uint32_t i = 0; i < init->arena_count; ++i) ingot_hal_buffer_release(init->arenas[i]);
+  leave_last(init, NULL);
   ingot_release_memory(init_allocator(init), init->parameters);
   ingot_release_memory(init_allocator(init), init->arenas);
 }
@@ -122,6 +131,7 @@ ingot_status_t ingot_vm_init_parameter(ingot_vm_init_t *init, uint32_t parameter
     }
     init->parameters[parameter] = buffer;
   }
+  leave_last(init, &init->spans[parameter]);
   *out_buffer = init->parameters[parameter];
   return NULL;
 }

@@ -35,6 +35,7 @@ typedef struct ingot_vm_init_t {
   ingot_vm_weights_t *weights;         /* that are being made */
   const ingot_parameter_span_t *spans; /* one per parameter that code reads, checked */
   ingot_buffer_t **parameters;         /* the same wrapped, as soon as code asks for them */
+  const ingot_parameter_span_t *last;  /* that code asked for; may be NULL */
   ingot_buffer_t **arenas;
   uint32_t arena_count;
 } ingot_vm_init_t;

@@ -110,7 +110,7 @@ ingot_status_t ingot_hal_cpu_queue_wait(ingot_hal_queue_t *queue) {
 /* Copies and fills may be stopped after so many bytes: a few milliseconds. */
 #define INGOT_CPU_PIECE_LENGTH (INT64_C(1) << 24)
 #define INGOT_CPU_FORGOTTEN_LEAST (INT64_C(1) << 20)
-#define INGOT_CPU_SAMPLED_STEP ((size_t)8 << 20) /* a few large pages */
+#define INGOT_CPU_LARGE_PAGE ((size_t)2 << 20)
 
 ingot_status_t ingot_hal_cpu_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *source,
                                         int64_t source_offset, ingot_buffer_t *target,
@@ -142,7 +142,7 @@ static int64_t forget(const ingot_buffer_t *target, uint8_t *to, int64_t length)
   if (!ingot_memory_give_back(to + begin, (size_t)(end - begin))) return 0;
   if (kind == INGOT_MEMORY_WEIGHTS) { /* all of which will be written */
     ingot_hal_cpu_prefer_large_pages((ingot_hal_cpu_device_t *)target->device, to + begin,
-                                     (size_t)(end - begin), INGOT_CPU_SAMPLED_STEP);
+                                     (size_t)(end - begin), INGOT_CPU_LARGE_PAGE);
   }
   memset(to, 0, (size_t)begin);
   return end;

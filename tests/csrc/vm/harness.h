@@ -99,7 +99,7 @@ static inline ingot_status_t harness_find(void *user, const char *scope, const c
   (void)user;
   (void)scope;
   (void)key;
-  *out_span = (ingot_parameter_span_t){bias, sizeof(bias), INGOT_DTYPE_F32, 1, dims};
+  *out_span = (ingot_parameter_span_t){bias, sizeof(bias), INGOT_DTYPE_F32, 1, dims, false};
   return NULL;
 }
 

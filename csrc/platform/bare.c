@@ -20,10 +20,10 @@ int64_t ingot_clock_tick(void) { return ingot_clock(); }
 
 int64_t ingot_memory_length(void) { return 0; }
 
-bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t step) {
+bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written) {
   (void)data;
   (void)length;
-  (void)step;
+  (void)written;
   return false;
 }
 

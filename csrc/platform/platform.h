@@ -250,10 +250,10 @@ bool ingot_folder_of_caches(char *out_path, size_t capacity);
 /* Bytes of memory and swap space; 0 if the system does not say. */
 int64_t ingot_memory_length(void);
 
-/* Asks for large pages. A byte of the first one becomes zero, and of one each `step` bytes, at most
- * half of the greatest size; where these come slowly, small pages are asked for from there on. False:
- * that was so, or there are no large ones. For speed only. */
-bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t step);
+/* Asks for large pages. A byte of each that the first `written` bytes lie in, of one at least,
+ * becomes zero; where these come slowly, small pages are asked for from there on. False: that was
+ * so, or there are no large ones. For speed only. */
+bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written);
 
 /* Takes what a process has read of a file that it maps, and never writes there, out of its memory,
  * in multiples of INGOT_MEMORY_UNIT: it comes back where it is read again. */

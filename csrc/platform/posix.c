@@ -335,22 +335,23 @@ static bool ingot_posix_is_slow(uint8_t *page) {
 
 /* A virtual machine that has used up what it was given asks its host for each further large page,
  * which takes 5 to 10 ms: then small pages are faster, which it has. */
-bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t step) {
+bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written) {
 #if defined(MADV_HUGEPAGE)
   const size_t page = INGOT_POSIX_LARGE_PAGE;
   if (madvise(data, length, MADV_HUGEPAGE) != 0) return false;
-  for (size_t at = 0; at + 2 * page <= length; at += step) {
+  for (size_t at = 0; at + 2 * page <= length; at += page) {
     uint8_t *begin = (uint8_t *)data + at;
     if (ingot_posix_is_slow(begin) && ingot_posix_is_slow(begin + page)) {
       (void)madvise(begin, length - at, MADV_NOHUGEPAGE);
       return false;
     }
+    if (at + page >= written) break;
   }
   return true;
 #else
   (void)data;
   (void)length;
-  (void)step;
+  (void)written;
   return false;
 #endif
 }

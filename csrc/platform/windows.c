@@ -299,10 +299,10 @@ int64_t ingot_memory_length(void) {
   return GlobalMemoryStatusEx(&facts) ? (int64_t)facts.ullTotalPageFile : 0; /* with swap space */
 }
 
-bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t step) {
+bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written) {
   (void)data;
   (void)length;
-  (void)step;
+  (void)written;
   return false;
 }
 

@@ -138,12 +138,13 @@ static ingot_buffer_t *ingot_cpu_buffer_initialize(ingot_cpu_buffer_t *buffer,
   return &buffer->base;
 }
 
-void ingot_hal_cpu_prefer_large_pages(ingot_hal_cpu_device_t *device, void *data, size_t length,
-                                      size_t step) {
+bool ingot_hal_cpu_prefer_large_pages(ingot_hal_cpu_device_t *device, void *data, size_t length,
+                                      size_t written) {
   bool is_sampled = length >= 2 * INGOT_CPU_HUGE_PAGE;
-  if (!is_sampled && atomic_load(&device->has_slow_pages)) return;
-  bool is_fast = ingot_memory_prefer_large_pages(data, length, step);
+  if (!is_sampled && atomic_load(&device->has_slow_pages)) return false;
+  bool is_fast = ingot_memory_prefer_large_pages(data, length, written);
   if (is_sampled) atomic_store(&device->has_slow_pages, !is_fast);
+  return is_fast;
 }
 
 ingot_status_t ingot_hal_cpu_buffer_create(ingot_device_t *device, int64_t length,
@@ -166,8 +167,7 @@ ingot_status_t ingot_hal_cpu_buffer_create(ingot_device_t *device, int64_t lengt
   data += -(uintptr_t)data & (alignment - 1);
   if (length >= INGOT_CPU_HUGE_PAGE) {
     size_t whole_pages = (size_t)length & ~(size_t)(INGOT_CPU_HUGE_PAGE - 1);
-    ingot_hal_cpu_prefer_large_pages((ingot_hal_cpu_device_t *)device, data, whole_pages,
-                                     SIZE_MAX / 2);
+    ingot_hal_cpu_prefer_large_pages((ingot_hal_cpu_device_t *)device, data, whole_pages, 0);
   }
   buffer->release = NULL;
   buffer->total = total;

@@ -49,8 +49,8 @@ typedef struct ingot_hal_cpu_queue_t {
 ingot_status_t ingot_hal_cpu_buffer_create(ingot_device_t *device, int64_t length,
                                            ingot_buffer_t **out_buffer);
 /* Like ingot_memory_prefer_large_pages; memory of a few pages has them if larger ones had. */
-void ingot_hal_cpu_prefer_large_pages(ingot_hal_cpu_device_t *device, void *data, size_t length,
-                                      size_t step);
+bool ingot_hal_cpu_prefer_large_pages(ingot_hal_cpu_device_t *device, void *data, size_t length,
+                                      size_t written);
 /* Frees the spare blocks. */
 void ingot_hal_cpu_device_trim(ingot_device_t *device);
 ingot_status_t ingot_hal_cpu_buffer_wrap(ingot_device_t *device, void *data, int64_t length,

@@ -110,7 +110,6 @@ ingot_status_t ingot_hal_cpu_queue_wait(ingot_hal_queue_t *queue) {
 /* Copies and fills may be stopped after so many bytes: a few milliseconds. */
 #define INGOT_CPU_PIECE_LENGTH (INT64_C(1) << 24)
 #define INGOT_CPU_FORGOTTEN_LEAST (INT64_C(1) << 20)
-#define INGOT_CPU_LARGE_PAGE ((size_t)2 << 20)
 
 ingot_status_t ingot_hal_cpu_queue_copy(ingot_hal_queue_t *queue, ingot_buffer_t *source,
                                         int64_t source_offset, ingot_buffer_t *target,
@@ -140,12 +139,19 @@ static int64_t forget(const ingot_buffer_t *target, uint8_t *to, int64_t length)
   int64_t begin = (int64_t)(-(uintptr_t)to & (INGOT_MEMORY_UNIT - 1));
   int64_t end = begin + ((length - begin) & ~(int64_t)(INGOT_MEMORY_UNIT - 1));
   if (!ingot_memory_give_back(to + begin, (size_t)(end - begin))) return 0;
-  if (kind == INGOT_MEMORY_WEIGHTS) { /* all of which will be written */
-    ingot_hal_cpu_prefer_large_pages((ingot_hal_cpu_device_t *)target->device, to + begin,
-                                     (size_t)(end - begin), INGOT_CPU_LARGE_PAGE);
-  }
   memset(to, 0, (size_t)begin);
   return end;
+}
+
+/* Takes large pages for weights, all of which will be written, as long as they come quickly. */
+static ingot_status_t take_pages(ingot_hal_queue_t *queue, uint8_t *to, int64_t length) {
+  bool is_fast = true;
+  for (int64_t at = 0; is_fast && at < length; at += INGOT_CPU_PIECE_LENGTH) {
+    is_fast = ingot_hal_cpu_prefer_large_pages((ingot_hal_cpu_device_t *)queue->device, to + at,
+                                               (size_t)(length - at), INGOT_CPU_PIECE_LENGTH);
+    INGOT_TRY(ingot_hal_check_stop(queue));
+  }
+  return NULL;
 }
 
 ingot_status_t ingot_hal_cpu_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t *target,
@@ -155,6 +161,7 @@ ingot_status_t ingot_hal_cpu_queue_fill(ingot_hal_queue_t *queue, ingot_buffer_t
   for (uint32_t i = 0; i < 8; i++) bytes[i] = (uint8_t)(pattern >> (i % pattern_length * 8));
   uint8_t *to = target->host + offset;
   int64_t done = pattern == 0 ? forget(target, to, length) : 0;
+  if (target->root->kind == INGOT_MEMORY_WEIGHTS) INGOT_TRY(take_pages(queue, to, done));
   to += done;
   length -= done;
   while (length > 0) {

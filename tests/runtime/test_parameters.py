@@ -538,3 +538,46 @@ def test_sources_that_are_none_are_said(module: Any, cache: Path, tmp_path: Path
             model.save_weights(tmp_path / "weights", scope=scope)
     shared = ingot.load(module, parameters={5: W, "\ud800": B, **weights}, share_weights=True)
     np.testing.assert_array_equal(shared(X), expected())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the peak of memory")
+def test_what_init_has_read_of_a_mapped_file_leaves_memory(tmp_path: Path) -> None:
+    count, length = 16, 1 << 20
+    block = Block([])
+    b = Builder(block)
+    sums = [
+        b.value(
+            "reduce",
+            b.value("parameter", scope="", key=f"w{i}", dtype=F32, shape=(length,)),
+            axes=(0,),
+            kind="add",
+        )
+        for i in range(count)
+    ]
+    b.return_(*sums)
+    module = Module()
+    names = [f"y{i}" for i in range(count)]
+    module.add(Function("main", Region([block]), [], names))
+    path = tmp_path / "sums.ingot"
+    ingot.compile(module, variants=[best_variant()]).save(path)
+    writer = GGUFWriter(tmp_path / "w.gguf", "none")
+    for i in range(count):
+        writer.add_tensor(f"w{i}", np.full(length, i, np.float32))
+    for write in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file"):
+        getattr(writer, write)()
+    writer.close()
+    code = """
+import sys
+import ingot
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if "VmHWM" in line)
+ingot.load
+before = peak()
+model = ingot.load(sys.argv[1], parameters=sys.argv[2], threads=1)
+print(peak() - before, int(model()[5].numpy()) >> 20)
+"""
+    command = [sys.executable, "-c", code, path, tmp_path / "w.gguf"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    kilobytes, five = map(int, done.stdout.split())
+    assert five == 5
+    assert kilobytes < 40_000  # of 65,536 in the file

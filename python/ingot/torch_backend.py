@@ -19,7 +19,12 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 from torch.fx.node import map_arg
 
-from ingot.compiler.frontends.torch import argument_names, import_graph, kept_decompositions
+from ingot.compiler.frontends.torch import (
+    argument_names,
+    import_graph,
+    kept_decompositions,
+    plain_attention,
+)
 from ingot.compiling import compile
 from ingot.hal.errors import InvalidArgument
 from ingot.runtime.model import Model, load
@@ -46,6 +51,7 @@ def backend(
     that needs gradients.
     """
     device = _device(options)
+    plain_attention(module)
     made = aot_autograd(
         fw_compiler=_refuse_gradients,
         inference_compiler=lambda graph, examples: _compiled(graph, examples, device),

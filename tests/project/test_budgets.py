@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2525,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 38930,
+    "compiler/frontends": 38940,
     "compiler/graph": 10800,
     "compiler/ir": 2270,
     "compiler/kernels": 14740,
@@ -38,7 +38,7 @@ LINES = {
     "csrc/vm": 2330,
     "hal": 2665,
     "runtime": 3215,
-    "python/ingot": 4105,
+    "python/ingot": 4110,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1625,
     "python/ingot/onnxruntime": 1354,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119060
+IN_ALL = 119070
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

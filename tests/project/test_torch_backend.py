@@ -75,6 +75,17 @@ def test_sizes_are_summed_and_heads_are_grouped() -> None:
     check(run(*given), f(*given))
 
 
+def test_flexible_attention_agrees() -> None:
+    attend = import_module("torch.nn.attention.flex_attention").flex_attention
+
+    def f(q: Any, bias: Any) -> Any:
+        return (attend(q, q, q, lambda score, b, h, i, j: score + bias[h] * (i - j)),)
+
+    given = torch.randn(1, 2, 8, 4), torch.randn(2)
+    with torch.no_grad():
+        check(compiled(f, [])(*given), f(*given))
+
+
 def test_weights_that_change_are_seen_without_another_compile() -> None:
     layer, counts = Layer(), []
     run, x = compiled(layer, counts), torch.randn(3, 4)

@@ -6,7 +6,11 @@ then, is needed where a program or a module in memory is given.
 
 from __future__ import annotations
 
-from ingot.compiler.frontends.torch.export import exported_archives, kept_decompositions
+from ingot.compiler.frontends.torch.export import (
+    exported_archives,
+    kept_decompositions,
+    plain_attention,
+)
 from ingot.compiler.frontends.torch.graphs import argument_names, import_graph
 from ingot.compiler.frontends.torch.importer import import_torch
 
@@ -16,4 +20,5 @@ __all__ = [
     "import_graph",
     "import_torch",
     "kept_decompositions",
+    "plain_attention",
 ]

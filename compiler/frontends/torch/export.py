@@ -30,8 +30,9 @@ from ingot.compiler.frontends.torch.lowering import (
 )
 from ingot.hal.errors import CompileError
 
-__all__ = ["exported_archives", "kept_decompositions"]
+__all__ = ["exported_archives", "kept_decompositions", "plain_attention"]
 
+_FLEX = "flex_attention"
 _ALIASES = re.compile(r"\([a-z*]( ?-> ?\*)?\)")  # in a schema: results that are views
 
 
@@ -57,7 +58,7 @@ def exported_archives(
             "example_inputs and dynamic_shapes are for a torch.nn.Module: an exported program "
             "has its own"
         )
-    source = _with_plain_attention(torch, source)
+    source = _with_plain_attention(source)
     program, examples = source, source.example_inputs
     program.example_inputs = None  # of which torch makes guards that it then cannot run
     try:
@@ -73,26 +74,31 @@ def exported_archives(
         program.example_inputs = examples
 
 
-def _with_plain_attention(torch: Any, program: Any) -> Any:
-    """The program with what flex_attention computes, which torch neither saves nor decomposes, in
-    functions that it traces when it decomposes the rest."""
-    if not any(str(node.target) == "flex_attention" for node in program.graph.nodes):
+def _with_plain_attention(program: Any) -> Any:
+    """The program with `plain_attention`."""
+    if not any(str(node.target) == _FLEX for node in program.graph.nodes):
         return program
     plain = copy(program)
     plain._graph_module = deepcopy(program.graph_module)
-    attention = sys.modules["torch._higher_order_ops.flex_attention"].math_attention
-    for node in list(plain.graph.nodes):
-        if str(node.target) == "flex_attention":
-            query, key, value, score, mask, scale, options, *others = node.args
-            functions = (score, mask[-1])
-            graphs = [getattr(plain.graph_module, each.target) for each in functions]
-            node.target = partial(_attention, attention, *graphs, scale, options)
-            node.target.__name__ = "attention"  # which a graph asks of what it calls
-            node.args = (query, key, value, *(others or ((), ())))
-            for each in functions:
-                if not each.users:
-                    plain.graph.erase_node(each)
+    plain_attention(plain.graph_module)
     return plain
+
+
+def plain_attention(module: Any) -> None:
+    """Make what flex_attention computes, which torch neither saves nor decomposes, functions that
+    it traces when it decomposes the graph of the module."""
+    for node in [each for each in module.graph.nodes if str(each.target) == _FLEX]:
+        attention = sys.modules["torch._higher_order_ops.flex_attention"].math_attention
+        query, key, value, score, mask, scale, options, *others = node.args
+        functions = (score, mask[-1])
+        graphs = [getattr(module, each.target) for each in functions]
+        node.target = partial(_attention, attention, *graphs, scale, options)
+        node.target.__name__ = "attention"  # which a graph asks of what it calls
+        node.args = (query, key, value, *(others or ((), ())))
+        for each in functions:
+            if not each.users:
+                module.graph.erase_node(each)
+    module.recompile()
 
 
 def _attention(

@@ -29,8 +29,8 @@ static ingot_status_t find_bias(void *user, const char *scope, const char *key,
   bias_t *bias = user;
   EXPECT_TEXT(key, "bias");
   bias->scope = scope;
-  *out_span =
-      (ingot_parameter_span_t){bias->elements, sizeof(bias->elements), bias->dtype, 1, &bias->dim, false};
+  *out_span = (ingot_parameter_span_t){
+      bias->elements, sizeof(bias->elements), bias->dtype, 1, &bias->dim, false};
   return NULL;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 
@@ -13,11 +14,13 @@ from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.targets.cpu import c_printer
+from ingot.compiler.targets.cpu.compilers import COMMON_FLAGS
 from ingot.compiler.targets.cpu.misfit_printer import print_misfit
 from ingot.hal.errors import CompileError
+from ingot.hal.header import INCLUDE_FOLDER
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
-from tests.support.kernel_runner import VARIANTS, build, host_variants, run
+from tests.support.kernel_runner import HEADERS, VARIANTS, build, host_variants, run
 
 F32 = dtype("f32")
 
@@ -59,6 +62,35 @@ def test_vector_loop_with_a_partial_tail_and_a_reduction(variant: str, lanes: in
         result, sums = run(kernel, [data], [guard, np.zeros(1, np.float32)], variant, n=n)
         assert sums[0] == 2 * data.sum()
         assert result[n] == 7
+
+
+def a_part_of_bytes(lanes: int) -> Kernel:
+    """Copies the first n bytes of a vector."""
+    b = LoopBuilder()
+    x, y = (b.binding(ordinal, dtype("u8")) for ordinal in range(2))
+    count = b.dim(symbol("n"))
+    b.store(y, 0, b.load(x, 0, lanes, count), count)
+    return kernel_of(b, "part", ["u8", "u8"])
+
+
+@pytest.mark.parametrize("variant", host_variants())
+@pytest.mark.parametrize("lanes", [16, 32, 64])
+def test_a_part_of_a_vector_of_bytes_is_all_that_is_touched(variant: str, lanes: int) -> None:
+    data = np.arange(1, 65, dtype=np.uint8)
+    for n in (0, 1, 7, lanes - 1, lanes):
+        (result,) = run(a_part_of_bytes(lanes), [data[:n]], [np.zeros(64, np.uint8)], variant, n=n)
+        assert result[:n].tolist() == data[:n].tolist()
+        assert not result[n:].any()
+
+
+@pytest.mark.parametrize("lanes", [16, 32, 64])
+def test_parts_of_vectors_of_bytes_are_one_instruction(lanes: int) -> None:
+    """Lane by lane, rows of 96 bytes took 16 times as long."""
+    source = c_printer.print_source([c_printer.print_kernel(a_part_of_bytes(lanes))])
+    command = ["gcc", *COMMON_FLAGS, *VARIANTS["x86-64-v4"].flags, f"-I{HEADERS}"]
+    command += [f"-I{INCLUDE_FOLDER}", "-xc", "-S", "-o", "-", "-"]
+    done = subprocess.run(command, input=source, capture_output=True, text=True, check=True)
+    assert len(re.findall(r"vmovdqu8.*\{%k", done.stdout)) == 2
 
 
 def test_carried_values_are_assigned_at_once() -> None:

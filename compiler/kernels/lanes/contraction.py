@@ -120,15 +120,13 @@ class _Contraction:
         rows = choose_rows(p.rows, panels, target, self.lanes, self.parts is not None)
         tile = panel_tile(rows, panels, self.lanes)
         if self.coding and isinstance(p.rows, int) and 0 < p.rows <= self.few_rows:
-            return ContractionSchedule(
-                few_tile(p.rows, panels, self.registers, self.lanes), p.rows, 0
-            )
+            few = few_tile(p.rows, panels, self.registers, self.lanes)
+            return ContractionSchedule(few, p.rows, 0)
         wanted = min(max(BLOCK_ELEMENTS // (panels * PANEL), 1), MAXIMUM_BLOCK_ROWS)
         if narrow := self._narrow_tile(target):
             return ContractionSchedule(narrow, narrow.rows, 0)
         in_place = p.right.packed and p.right.dtype.bytes >= 4
-        if not in_place:
-            wanted = PACKED_BLOCK_ROWS
+        wanted = wanted if in_place else PACKED_BLOCK_ROWS
         if isinstance(p.rows, int) and p.rows:
             blocks = -(-p.rows // wanted)
             if in_place and not p.batch and isinstance(p.columns, int) and isinstance(p.depth, int):

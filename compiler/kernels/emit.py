@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.kernels import loop, trace
@@ -327,9 +328,9 @@ class Emitter:
             return None
         return varying[0][0]
 
-    def look_near(self, loads: Sequence[Load]) -> list[Value]:
-        """i1 of each index that alone moves these loads along the lanes: whether all lanes lie in
-        one vector. While `near` holds what this notes, it is read and they are picked out of it."""
+    def look_near(self, loads: Sequence[Load]) -> Value:
+        """i1: whether of each of these loads, which an index alone moves along the lanes, all lanes
+        lie in one vector. While `near` holds what this notes, they are picked out of it."""
         b, found = self.builder, dict[Fetched, tuple[Value, Value, Value]]()
         for load in loads:
             term = self.pick_of(load)
@@ -350,7 +351,7 @@ class Emitter:
                 places = b.convert(places, dtype("i32"))  # bytes of i64 would go lane by lane
             places = b.convert(places, dtype(f"i{8 * width}"))
             self.near[load] = start, places
-        return [near for _, _, near in found.values()]
+        return reduce(lambda a, c: b.op("and", a, c), (near for _, _, near in found.values()))
 
     # Nodes.
 

@@ -230,10 +230,9 @@ class _Lowering:
             if not each.dtype.is_boolean and {outer, inner} <= each.axes
         }
         lanes = min(self.target.lanes(*elements), 16) if elements else self.lanes
-        extent = self.inner.extent
-        if guess(self.axes[-2].extent, self.function.symbols) < _LEAST_ROWS:
-            return 1
-        if isinstance(extent, int) and extent < lanes:
+        rows, extent = self.axes[-2].extent, self.inner.extent
+        is_short = isinstance(extent, int) and extent < lanes
+        if is_short or guess(rows, self.function.symbols) < _LEAST_ROWS:
             return 1
         self.lanes = lanes
         return _STRIP
@@ -472,15 +471,12 @@ class _Lowering:
         if not picked or live is not None:
             walk()
             return
-        near, *others_near = emitter.look_near(picked)
-        for each in others_near:
-            near = b.op("and", near, each)
 
         def walk_far() -> None:
             emitter.near.clear()
             walk()
 
-        b.if_(near, walk, walk_far)
+        b.if_(emitter.look_near(picked), walk, walk_far)
 
     def _whole(self, first: LoopIndex, end: LoopIndex, lanes: int) -> LoopIndex:
         """Where the last whole vector of a range ends."""

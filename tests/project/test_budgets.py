@@ -22,7 +22,7 @@ LINES = {
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
     "compiler/frontends": 38940,
-    "compiler/graph": 10800,
+    "compiler/graph": 10830,
     "compiler/ir": 2270,
     "compiler/kernels": 14740,
     "compiler/stream": 1615,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119070
+IN_ALL = 119100
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 820

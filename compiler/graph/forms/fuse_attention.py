@@ -1,10 +1,10 @@
 """Finds softmax(q k^T) v, whoever wrote it, and makes it one `attention` op.
 
 Recognised: a scale (multiplication or division by a scalar constant) on q, on k or on the
-scores, a mask that is added or selected with a hugely negative number, softmax with or
-without subtracting the maximum, a guard that turns NaN rows or those without keys to zeros, and
-any order of axes in the two contractions. The transposes that split heads stay outside as plain
-ops.
+scores, masks that are added or selected with a hugely negative number, also to scores whose
+batch is regrouped, softmax with or without subtracting the maximum, a guard that turns NaN rows
+or those without keys to zeros, and any order of axes in the two contractions. The transposes that
+split heads stay outside as plain ops.
 """
 
 from __future__ import annotations
@@ -210,19 +210,28 @@ def _keeps_rows(views: list[Op], reduce: Op, rank: int) -> bool:
 def _match_scores(value: Value) -> _Scores | None:
     """Peel masks, then scales, off the scores until q k^T is left."""
     masks: list[Value] = []
-    while (op := defined_by(value, "add", "select")) is not None:
-        if op.name == "select":
+    shape = tensor_type(value).shape
+    while (op := defined_by(value, "add", "select", "reshape")) is not None:
+        if op.name == "reshape":
+            if not _keeps_scores(op):
+                return None
+            value = op.operands[0]
+        elif op.name == "select":
             negative = splat_of(op.operands[2])
             if negative is None or float(widen(np.asarray(negative))) > HIDDEN:
                 return None
             masks.append(op.result)
             value = op.operands[1]
-            continue
-        left, right = (_reaches_contraction(operand) for operand in op.operands)
-        if left == right:
-            return None
-        masks.append(op.operands[1 if left else 0])
-        value = op.operands[0 if left else 1]
+        else:
+            left, right = (_reaches_contraction(operand, False) for operand in op.operands)
+            if not left and not right:
+                left, right = (_reaches_contraction(operand) for operand in op.operands)
+            if left == right:
+                return None
+            masks.append(op.operands[1 if left else 0])
+            value = op.operands[0 if left else 1]
+    if tensor_type(value).shape != shape:
+        return None
     scale = 1.0
     value, factor = _without_scale(value)
     scale *= factor
@@ -232,13 +241,23 @@ def _match_scores(value: Value) -> _Scores | None:
     return _Scores(contraction, scale, tuple(masks))
 
 
-def _reaches_contraction(value: Value) -> bool:
-    """Whether the value is a contraction below masks and scales."""
-    while (op := defined_by(value, "add", "select", "mul", "div")) is not None:
+def _keeps_scores(reshape: Op) -> bool:
+    """Whether it only regroups what stands in front of the two axes of scores."""
+    before, after = (tensor_type(each).shape for each in (*reshape.operands, reshape.result))
+    return min(len(before), len(after)) > 2 and before[-2:] == after[-2:]
+
+
+def _reaches_contraction(value: Value, regrouped: bool = True) -> bool:
+    """Whether the value is a contraction below masks and scales, perhaps `regrouped`."""
+    while (op := defined_by(value, "add", "select", "mul", "div", "reshape")) is not None:
         if op.name == "select":
             value = op.operands[1]
+        elif op.name == "reshape":
+            if not regrouped or not _keeps_scores(op):
+                return False
+            value = op.operands[0]
         elif op.name == "add":
-            return any(_reaches_contraction(operand) for operand in op.operands)
+            return any(_reaches_contraction(operand, regrouped) for operand in op.operands)
         elif splat_of(op.operands[1]) is not None:
             value = op.operands[0]
         elif op.name == "mul" and splat_of(op.operands[0]) is not None:
@@ -350,17 +369,36 @@ def _transposed(x: Value, order: Sequence[int], builder: Builder) -> Value:
 def _mask(scores: _Scores, builder: Builder) -> Value | None:
     """The sum of all masks, as small as they came, or None without one."""
     total: Value | None = None
-    for mask in scores.masks:
-        op = defined_by(mask, "select")
+    shape = tensor_type(scores.contraction.result).shape
+    for whole in scores.masks:
+        op = defined_by(whole, "select")
         if op is not None and _reaches_contraction(op.operands[1]):
             mask = _selected_mask(op, builder)
         else:
-            mask = _unbroadcast(mask, builder)
+            mask = _unbroadcast(whole, builder)
+        mask = _regrouped(mask, tensor_type(whole).shape, shape, builder)
         if total is None:
             total = mask
         else:
             total = builder.value("add", *builder.broadcast_together(total, mask))
     return total
+
+
+def _regrouped(mask: Value, shape: Sequence[Dim], wanted: Sequence[Dim], builder: Builder) -> Value:
+    """A mask of scores of `shape` for those of `wanted`, as small as it came behind the dims in
+    which these differ."""
+    if tuple(shape) == tuple(wanted):
+        return mask
+    same = 2
+    while shape[-same - 1 :] == wanted[-same - 1 :]:
+        same += 1
+    sizes = tensor_type(mask).shape
+    sizes = (*[1] * (len(shape) - len(sizes)), *sizes)
+    last = sizes[-same:]
+    wide = builder.broadcast_to(
+        builder.value("reshape", mask, shape=sizes), (*shape[:-same], *last)
+    )
+    return builder.value("reshape", wide, shape=(*wanted[:-same], *last))
 
 
 def _selected_mask(op: Op, builder: Builder) -> Value:

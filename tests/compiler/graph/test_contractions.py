@@ -214,7 +214,13 @@ def attention(scale: str, mask: str, guard: str, swapped: bool = False) -> Build
         shape = scores.type.shape
         if scale == "scores":
             scores = b.op("div", scores, b.full(3.5, "f32", shape))
-        spread_mask = b.op("broadcast", m, shape=shape, dimensions=(0, 3))
+        if mask == "windows":  # whose masks are those of a part of the batch, as in Swin
+            split = (2, 2, *shape[1:])
+            windows = b.op("broadcast", m, shape=split, dimensions=(1, 4))
+            scores = b.op("add", b.op("reshape", scores, shape=split), windows)
+            scores = b.op("reshape", scores, shape=shape)
+        else:
+            spread_mask = b.op("broadcast", m, shape=shape, dimensions=(0, 3))
         if mask == "add":
             scores = b.op("add", spread_mask, scores)
         elif mask == "select":
@@ -262,6 +268,16 @@ def test_attention_is_found(scale: str, mask: str, guard: str, swapped: bool) ->
     assert kinds["attention"] == 1
     assert kinds["dot_general"] == 0
     assert kinds["exp"] == 0
+
+
+def test_masks_of_parts_of_the_batch_are_those_of_attention() -> None:
+    types = [f"f32[4,{s},3,4]" for s in ("s", "t", "t")] + ["f32[2,t]"]
+    module = program(attention("scores", "windows", "maximum"), *types)
+    q, k, v = (normal(seed, 4, count, 3, 4) for seed, count in enumerate((5, 6, 6)))
+    steps = (simplify, fuse_attention, eliminate_dead_code)
+    after = check_pass(steps, module, q, k, v, normal(3, 2, 6), tolerance=1e-6)
+    assert names(after)["attention"] == 1
+    assert names(after)["exp"] == 0
 
 
 def test_rows_that_are_wholly_masked_stay_what_they_were() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +17,6 @@ import numpy as np
 from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, PermissionDenied
 
 __all__ = [
-    "DAMAGED",
     "READ_AT_ONCE",
     "at_once",
     "c_output",
@@ -32,24 +29,6 @@ __all__ = [
 
 READ_AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 """For os.open: a pipe does not wait for a writer, where the system has such pipes."""
-
-DAMAGED = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    NotImplementedError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""What NumPy and zipfile raise of a file that is damaged, or no array."""
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
@@ -142,7 +121,7 @@ def read_arrays(path: str | os.PathLike[str]) -> Any:
         try:
             loaded = np.load(file, allow_pickle=False)
             return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
-        except DAMAGED as error:
+        except Exception as error:  # whatever NumPy and zipfile raise of damaged bytes
             name = os.fsdecode(path)
             raise DataLoss(f"'{name}' is no .npy or .npz file: {error}") from None
 

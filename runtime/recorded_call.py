@@ -22,7 +22,7 @@ from ingot.hal.device import Device, open_device
 from ingot.hal.errors import DataLoss, Error, FailedPrecondition, Incompatible, NotFound
 from ingot.hal.file_cache import default_cache
 from ingot.hal.spec import dtype as dtype_called
-from ingot.hal.whole_file import DAMAGED, open_regular
+from ingot.hal.whole_file import open_regular
 from ingot.runtime.model import Model, load
 from ingot.runtime.parameters import Sources
 from ingot.runtime.recording import FACTS, STATE, VERSION, stored_dtype
@@ -235,7 +235,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
                 yield archive
         except Error:
             raise
-        except DAMAGED as error:
+        except Exception as error:  # whatever NumPy and zipfile raise of damaged bytes
             raise DataLoss(
                 f"'{os.fsdecode(path)}' is no recorded call, or is damaged: {error}; copy it "
                 "again, or make one with `ingot record` or model.record"

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, known_dim
+from ingot.compiler.ir.dims import Dim, known_dim, product
 from ingot.compiler.kernels.indexing import Index, Term
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder
-from ingot.compiler.kernels.schedule import Merged, power_of_two
-from ingot.compiler.kernels.trace import Load
+from ingot.compiler.kernels.schedule import Merged, loads_of, power_of_two
+from ingot.compiler.kernels.trace import Choose, InRange, Load, Node, walk_nodes
 from ingot.hal.spec import DType
 
-__all__ = ["MOST_JOINED", "Window", "windows_of"]
+__all__ = ["MOST_JOINED", "Window", "count_of_joined", "windows_of"]
 
 _Key = tuple[int, DType, tuple[tuple[Term, Dim], ...]]
 """Of loads that share a window: the binding, and what moves its start."""
@@ -49,6 +49,23 @@ class Window:
             order = [at if at < lanes else lanes + at - last for at in places]
             is_plain = lanes == 1 or order == list(range(lanes))
             yield load, first if is_plain else b.shuffle(first, other, order)
+
+
+def count_of_joined(axes: Sequence[Merged], roots: Sequence[Node], lanes: int) -> int:
+    """How many of the last axes hold few bytes together, but more than a vector of `lanes`, and so
+    does what is read for them; 0 for none."""
+    nodes, loads = list(walk_nodes(roots)), loads_of(roots)
+    if any(node.dtype.bits != 8 or isinstance(node, (Choose, InRange)) for node in nodes):
+        return 0
+    if not all(load.index.is_affine() for load in loads):
+        return 0
+    for count in range(len(axes) - 1, 0, -1):
+        bytes = product(each.extent for each in axes[-count:])
+        if not isinstance(bytes, int) or not lanes < bytes == power_of_two(bytes):
+            continue
+        if bytes <= MOST_JOINED and windows_of(loads, axes[-count:]) is not None:
+            return count
+    return 0
 
 
 def windows_of(loads: Sequence[Load], axes: Sequence[Merged]) -> list[Window] | None:

@@ -18,7 +18,7 @@ from ingot.compiler.kernels.emit import Emitter, is_shuffled
 from ingot.compiler.kernels.entry import finish_kernel, in_place_pairs
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
-from ingot.compiler.kernels.lanes.joined_axes import MOST_JOINED, windows_of
+from ingot.compiler.kernels.lanes.joined_axes import count_of_joined, windows_of
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder, lanes_of
 from ingot.compiler.kernels.schedule import (
@@ -115,7 +115,7 @@ class _Lowering:
                 self.lanes //= 2
         if self._has_bytes_apart():
             self.lanes = min(self.lanes, 16)
-        self.joined = next(filter(self._can_be_joined, range(len(self.axes) - 1, 0, -1)), 0)
+        self.joined = count_of_joined(self.axes, roots, self.lanes)
         self.outer = self.axes[: len(self.axes) - self.joined]
         if self.joined:
             self.lanes = known_dim(dims.product(each.extent for each in self.axes[-self.joined :]))
@@ -139,21 +139,6 @@ class _Lowering:
         """Whether bytes are read that lie apart, but would be shuffled in shorter vectors."""
         strides = [(each, each.index.coefficient(self.inner.axis)) for each in loads_of(self.roots)]
         return any(isinstance(by, int) and is_shuffled(by, each.stored, 16) for each, by in strides)
-
-    def _can_be_joined(self, count: int) -> bool:
-        """Whether the last axes hold few bytes together, but more than a vector along the last one,
-        and so do what is read for them."""
-        axes, nodes = self.axes[-count:], list(walk_nodes(self.roots))
-        lanes = dims.product(each.extent for each in axes)
-        if not isinstance(lanes, int) or not self.lanes < lanes == power_of_two(lanes):
-            return False
-        if lanes > MOST_JOINED or any(node.dtype.bits != 8 for node in nodes):
-            return False
-        loads = loads_of(self.roots)
-        if any(isinstance(node, (Choose, InRange)) for node in nodes):
-            return False
-        is_affine = all(load.index.is_affine() for load in loads)
-        return is_affine and windows_of(loads, axes) is not None
 
     def _is_heavy(self) -> bool:
         """Whether elements cost much more than moving them."""

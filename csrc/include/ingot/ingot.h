@@ -423,9 +423,7 @@ typedef struct ingot_parameter_span_t {
   ingot_dtype_t dtype;
   uint32_t rank;
   const int64_t *dims;
-  /* The data lies in a file that is mapped, and that mapping is only read: what init has read of it
-   * need not stay in memory. */
-  bool is_mapped;
+  bool is_mapped; /* pages of a file that nobody writes there: they leave memory behind init */
 } ingot_parameter_span_t;
 
 /* Where a program finds its parameters. `find` gives NotFound for a key it does not have;

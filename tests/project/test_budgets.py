@@ -43,11 +43,11 @@ LINES = {
     "python/ingot/language": 1625,
     "python/ingot/onnxruntime": 1354,
     "python/ingot/quantizing": 1310,
-    "benchmarks": 2380,
+    "benchmarks": 2475,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119100
+IN_ALL = 119185
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -61,29 +61,32 @@ def rewrite(block: Block, rule: Rule) -> bool:
 def _rewrite(block: Block, rule: Rule, replaced: dict[Value, Value]) -> bool:
     done: list[Op] = []
     changed = False
-    waiting: list[tuple[Op, int]] = [(op, 0) for op in reversed(block.ops)]
     made: list[Op] = []
     builder = Builder(made)
-    while waiting:
-        op, depth = waiting.pop()
-        if not replaced.keys().isdisjoint(op.operands):
-            op.operands = [_latest(replaced, operand) for operand in op.operands]
-        for region in op.regions:
-            changed |= _rewrite_region(op, region, rule, replaced)
-        if made:  # most rules make nothing of most ops
-            made = []
-            builder = Builder(made)
-        builder.location = op.location
-        values = rule(op, builder) if depth < _DEPTH else None
-        if values is None:
-            done.append(op)
-            continue
-        changed = True
-        for old, new in zip(op.results, values, strict=True):
-            if old.name and not new.name:
-                new.name = old.name
-            replaced[old] = new
-        waiting.extend((each, depth + 1) for each in reversed(made))
+    is_kept = replaced.keys().isdisjoint
+    for first in block.ops:
+        waiting = [(first, 0)]
+        while waiting:
+            op, depth = waiting.pop()
+            if replaced and not is_kept(op.operands):
+                op.operands = [_latest(replaced, operand) for operand in op.operands]
+            if op.regions:
+                for region in op.regions:
+                    changed |= _rewrite_region(op, region, rule, replaced)
+            if made:  # most rules make nothing of most ops
+                made = []
+                builder = Builder(made)
+            builder.location = op.location
+            values = rule(op, builder) if depth < _DEPTH else None
+            if values is None:
+                done.append(op)
+                continue
+            changed = True
+            for old, new in zip(op.results, values, strict=True):
+                if old.name and not new.name:
+                    new.name = old.name
+                replaced[old] = new
+            waiting.extend((each, depth + 1) for each in reversed(made))
     block.ops = done
     return changed
 

@@ -43,8 +43,11 @@ def fresh_names(function: Function, hint: str) -> Iterator[str]:
 def symbols_used(op: Op) -> Set[str]:
     """The symbols in the attributes and the result and argument types of the op and inside."""
     if not op.regions:  # most
-        types = (each.type.symbols for each in op.results if isinstance(each.type, TensorType))
-        return op.attributes.symbols_used.union(*types)
+        used = op.attributes.symbols_used
+        for value in op.results:
+            if isinstance(value.type, TensorType) and (names := value.type.symbols):
+                used = used | names
+        return used
     found: set[str] = set()
     for each in walk(op):
         found |= each.attributes.symbols_used

@@ -90,6 +90,7 @@ class Uses:
     def __init__(self, block: Block) -> None:
         self.place = {op: place for place, op in enumerate(block.ops)}
         self.last: dict[Value, int] = {}
+        self.inside: dict[Op, set[Value]] = {}  # what the bodies in ops use
         for place, op in enumerate(block.ops):
             for root in roots_below(op):
                 self.last[root] = place
@@ -103,19 +104,20 @@ class Uses:
         return (
             self.last_use(root) == self.place[op]
             and [alias_root(operand) for operand in op.operands].count(root) == 1
-            and not any(root in roots_below(each) for each in _inner_ops(op))
+            and root not in self._used_inside(op)
         )
 
+    def _used_inside(self, op: Op) -> set[Value]:
+        if op not in self.inside:
+            bodies = (region.block for region in op.regions)
+            self.inside[op] = {root for body in bodies for root in roots_below(body)}
+        return self.inside[op]
 
-def roots_below(op: Op) -> set[Value]:
-    """What the op and the bodies in it use."""
-    below = walk(op) if op.regions else (op,)
+
+def roots_below(root: Op | Block) -> set[Value]:
+    """What the op and the bodies in it use, or the ops of a block."""
+    below = (root,) if isinstance(root, Op) and not root.regions else walk(root)
     return {alias_root(operand) for each in below for operand in each.operands}
-
-
-def _inner_ops(op: Op) -> Iterator[Op]:
-    for region in op.regions:
-        yield from region.block.ops
 
 
 def in_place_operands(op: Op, result: int) -> list[int]:

@@ -5,6 +5,7 @@ most is in use; each takes the smallest gap between those that lie there at the 
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
@@ -85,10 +86,11 @@ _RANKS: Sequence[Callable[[Span, _InUse], tuple[int, int]]] = (
 
 def _place(spans: Sequence[Span]) -> list[int]:
     """Each in the smallest gap that those before it leave, else behind them."""
-    placed: list[tuple[int, int, int, int]] = []  # offsets, what lies behind, times
+    placed: list[tuple[int, int, int, int]] = []  # offsets, what lies behind, times; sorted
+    offsets: list[int] = []
     for span in spans:
         length, begin, end = span.length, span.begin, span.end
-        others = sorted([each for each in placed if each[2] < end and begin < each[3]])
+        others = [each for each in placed if each[2] < end and begin < each[3]]
         last = 0
         gaps: list[tuple[int, int]] = []
         for low, high, _, _ in others:
@@ -97,5 +99,6 @@ def _place(spans: Sequence[Span]) -> list[int]:
             if high > last:
                 last = high
         offset = min(gaps)[1] if gaps else last
-        placed.append((offset, offset + length, begin, end))
-    return [each[0] for each in placed]
+        insort(placed, (offset, offset + length, begin, end))
+        offsets.append(offset)
+    return offsets

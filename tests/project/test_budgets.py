@@ -22,10 +22,10 @@ LINES = {
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
     "compiler/frontends": 38940,
-    "compiler/graph": 10830,
+    "compiler/graph": 10835,
     "compiler/ir": 2270,
     "compiler/kernels": 14740,
-    "compiler/stream": 1615,
+    "compiler/stream": 1620,
     "compiler/targets": 4635,
     "compiler/vm": 2610,
     "csrc": 100,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119185
+IN_ALL = 119195
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -154,8 +154,8 @@ def _is_mapped(array: Any) -> bool:
     """Whether an array is a part of a file as `Gguf` and `Checkpoint` map it: to be read only."""
     while isinstance(array, np.ndarray):
         array = array.base
-    is_view = isinstance(array, memoryview) and array.readonly
-    return is_view and isinstance(array.obj, mmap.mmap)
+    mapped = array.obj if isinstance(array, memoryview) else None
+    return isinstance(mapped, mmap.mmap) and memoryview(mapped).readonly  # the mapping, not a view
 
 
 def _missing() -> Any:

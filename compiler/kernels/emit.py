@@ -195,8 +195,10 @@ class Emitter:
             number = b.constant(step, node.dtype, lanes)
             is_set = b.op("compare", b.op("and", by, number), zero, direction="ne")
             value = b.op("select", is_set, b.op(node.name, value, number), value)
-        is_less = b.op("compare", by, b.constant(8, node.dtype, lanes), direction="lt")
-        return b.op("select", is_less, value, zero)
+        others = b.op(
+            "and", by, b.constant(248 if node.dtype.name == "u8" else -8, node.dtype, lanes)
+        )
+        return b.op("select", b.op("compare", others, zero, direction="eq"), value, zero)
 
     def _divide(self, node: Apply) -> Value:
         """A quotient in f32. By a divisor that all lanes share: a product with what
@@ -322,11 +324,12 @@ class Emitter:
         )
 
     def pick_of(self, node: Load) -> Fetched | None:
-        """What alone tells which elements of a row the lanes take; None: there is more, or less."""
+        """What alone tells which elements of a row the lanes take; None: there is more, or less, or
+        it is read only where a choice wants it."""
         varying = [each for each in node.index.terms if self._varies(Index.of(each[0]))]
         if len(varying) != 1 or varying[0][1] != 1 or not isinstance(varying[0][0], Fetched):
             return None
-        return varying[0][0]
+        return varying[0][0] if _known(varying[0][0].node, self) else None
 
     def look_near(self, loads: Sequence[Load]) -> Value:
         """i1: whether of each of these loads, which an index alone moves along the lanes, all lanes
@@ -341,10 +344,11 @@ class Emitter:
                 ends = (b.extract(indices, lane) for lane in (0, self.lanes - 1))
                 start = b.value(b.max(b.min(b.min(*ends), b.sub(bound, self.lanes)), 0))
                 places = b.op("sub", indices, start)
-                count = b.broadcast(b.value(b.min(bound, self.lanes)), self.lanes)
+                count = b.broadcast(b.value(self.lanes), self.lanes)
                 parts = (b.op("bitcast", each, dtype=_U64) for each in (places, count))
                 outside = b.any(b.op("compare", *parts, direction="ge"))
-                found[term] = start, places, b.op("not", outside)
+                is_long = b.compare("ge", bound, self.lanes)  # else a vector is more than there is
+                found[term] = start, places, b.op("and", is_long, b.op("not", outside))
             start, places, _ = found[term]
             width = register_bytes(load.dtype)
             if width < 8:

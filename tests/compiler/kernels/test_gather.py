@@ -18,6 +18,7 @@ from tests.support.kernel_runner import VARIANTS, IndexFault, host_variants, run
 ONE = ["x86-64"]
 SIDES = st.sampled_from([1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 50])
 B = symbol("b")
+SYMBOLS = dict.fromkeys("ahwmn", (0, None))
 
 CASES: dict[str, tuple[list[str], dict[str, Any], tuple[int, int]]] = {
     "windows": (
@@ -131,7 +132,7 @@ def grid(b: Any, x: Any, rows: Any, columns: Any, y: Any) -> Any:
 
 def grid_entry(kind: str) -> Any:
     types = [f"{kind}[a,h,w]", "i64[m]", "i32[n]", f"{kind}[a,m,n]"]
-    return entry(types, grid, dict.fromkeys("ahwmn", (0, None)))
+    return entry(types, grid, SYMBOLS)
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16", "u8", "i16", "i1"])
@@ -164,6 +165,26 @@ def test_rows_and_columns(
     assert kernel.in_place == ((3, 0),)
     (got,) = run(kernel, operands, [y], **symbols)
     np.testing.assert_array_equal(got, expected)
+
+
+def columns_of(b: Any, x: Any, columns: Any) -> Any:
+    return b.op("take", x, columns, axis=2, mode="check")
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16", "u8", "i1"])
+@examples(12)
+@given(sizes=st.tuples(*[SIDES] * 4), is_far=st.booleans(), seed=st.integers(0, 2**31))
+def test_columns_are_picked_out_of_vectors(
+    kind: str, sizes: tuple[int, ...], is_far: bool, seed: int
+) -> None:
+    """Of what is in a row: short ones have less than a vector."""
+    a, h, w, n = sizes
+    function = entry([f"{kind}[a,h,w]", "i32[n]"], columns_of, SYMBOLS)
+    random = np.random.default_rng(seed)
+    x = random.integers(0, 9, (a, h, w))
+    columns = random.integers(0, w, n) if is_far else np.arange(n) * w // n
+    operands = [x.astype(function.arguments[0].type.dtype.numpy), columns.astype(np.int32)]  # type: ignore[union-attr]
+    check(function, lower_map, operands, a=a, h=h, w=w, n=n)
 
 
 @pytest.mark.parametrize("place", [0, 17, 39])

@@ -15,6 +15,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.spec import dtype as dtype_of
+from tests.support.devices import load_best
 
 pytest.importorskip("torch.export")  # a folder that is called torch is none
 torch = import_module("torch")
@@ -737,3 +738,17 @@ def test_saved_programs_have_ops_that_are_a_few_others(name: str) -> None:
     for a, b in zip(found, leaves(function(x, ROW, places)), strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+
+
+def test_indices_below_a_choice_are_read_where_it_takes_them() -> None:
+    """Not in front of it, where they may be those of no row at all."""
+
+    def function(x: Any, i: Any, y: Any, j: Any) -> Any:
+        wide = (each[:, None, :].expand(-1, 64, -1) for each in (i, j))
+        return torch.cat([torch.gather(each, 2, at) for each, at in zip((x, y), wide, strict=True)])
+
+    x, y = drawn(2, 64, 64), drawn(2, 64, 64) + 1
+    tensors = x, torch.arange(256).reshape(2, 128) % 64, y, torch.arange(256).reshape(2, 128) % 63
+    program = torch.export.export(Calls(function), tensors, strict=False)
+    found = load_best(program)(*(each.numpy() for each in tensors))
+    np.testing.assert_array_equal(found, function(*tensors).numpy())

@@ -255,7 +255,8 @@ with this call; and in C, where no signal can raise, as it would be lost."""
 
 def unmasked(array: npt.ArrayLike) -> npt.NDArray[Any]:
     """As NumPy has it. InvalidArgument: elements of it are masked, which would be lost."""
-    if np.any(getattr(array, "mask", False)):
+    is_one = isinstance(array, np.ma.MaskedArray) and array.dtype.names is None
+    if is_one and np.ma.is_masked(array):
         raise InvalidArgument("has masked elements, which no tensor has; pass its .filled(value)")
     return np.asarray(array)
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ingot.hal.decode import storage_dtype
-from ingot.hal.errors import InvalidArgument, OutOfMemory
+from ingot.hal.errors import Error, InvalidArgument, OutOfMemory
 from ingot.hal.native import ffi, lib
 from ingot.hal.spec import DTYPES, DType
 
@@ -105,7 +105,7 @@ def _read() -> Iterator[None]:
     """What the library of a tensor raises, whatever it is, says that the tensor cannot be read."""
     try:
         yield
-    except InvalidArgument:
+    except (Error, MemoryError):
         raise
     except Exception as error:
         raise InvalidArgument(f"the tensor cannot be read: {error}") from error

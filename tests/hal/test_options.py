@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,15 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 ANY = {"data", "lora", "dynamic_shapes", "example_inputs", "options", "sampling"}
 
 
+def misfit(function: Any, name: str, value: Any) -> str | None:
+    """What is said of a value that does not fit the annotation."""
+    try:
+        check_options(function, {name: value}, Error)
+    except Error as error:
+        return re.escape(str(error))
+    return None
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_options_of_a_wrong_type_are_named(name: str, tmp_path: Path) -> None:
     function, given = FUNCTIONS[name]
@@ -105,7 +115,8 @@ def test_options_of_a_wrong_type_are_named(name: str, tmp_path: Path) -> None:
     ]
     for option in known[len(given) :]:
         for value in WRONG:
-            with pytest.raises(Error):  # and nothing else, whatever of all this is taken
+            # and nothing else, whatever of all this is taken
+            with pytest.raises(Error, match=misfit(function, option.name, value)):
                 function(*given, **{option.name: value})
     for place, value in enumerate(given):
         if not isinstance(value, bytes):
@@ -129,6 +140,13 @@ def test_options_of_a_wrong_type_are_named(name: str, tmp_path: Path) -> None:
 def test_other_functions_say_what_they_expect(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(Error, match=message):
         make()
+
+
+def test_values_that_cannot_be_shown_are_named_by_their_class() -> None:
+    with pytest.raises(Error, match="target is a int, expected"):
+        ingot.compile(SOURCE, target=10**5000)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="return"):
+        ingot.load(SOURCE, **{"return": 1})  # type: ignore[arg-type]
 
 
 def test_messages_with_names_of_any_bytes_can_be_written() -> None:

@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2525,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 38940,
+    "compiler/frontends": 38955,
     "compiler/graph": 10835,
     "compiler/ir": 2270,
     "compiler/kernels": 14740,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119195
+IN_ALL = 119215
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

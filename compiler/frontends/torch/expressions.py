@@ -13,11 +13,19 @@ from typing import Any
 from ingot.compiler.ir import dims
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["parse_dim", "symbol_dim"]
+__all__ = ["parse_dim", "power_of_two", "symbol_dim"]
 
 _LONGEST = 10_000  # characters
 _GREATEST_PART = 1 << 16  # of a fraction
 _CHECKED = 1 << 10  # multiples of a fraction that must be what floats give: .29 * 100 is below 29
+
+
+def power_of_two(bits: Dim) -> int:
+    """What a size is multiplied or divided by, that is shifted. ValueError: beyond all sizes."""
+    if not isinstance(bits, int) or not 0 <= bits < 63:
+        raise ValueError(f"a size is shifted by {str(bits)[:80]}, expected 0 to 62")
+    return 1 << bits
+
 
 _FUNCTIONS: dict[str, Callable[..., Dim]] = {
     "Add": lambda *each: reduce(lambda a, b: a + b, each),
@@ -31,8 +39,8 @@ _FUNCTIONS: dict[str, Callable[..., Dim]] = {
     "PythonMod": dims.modulo,
     "Identity": lambda each: each,
     "Abs": lambda each: dims.maximum(each, each * -1),
-    "LShift": lambda a, b: a * 2**b,
-    "RShift": lambda a, b: dims.floordiv(a, 2**b),
+    "LShift": lambda a, b: a * power_of_two(b),
+    "RShift": lambda a, b: dims.floordiv(a, power_of_two(b)),
 }
 _RELATIONS: dict[str, Callable[..., Dim]] = {  # 1 where it holds, else 0
     "StrictGreaterThan": lambda a, b: dims.minimum(dims.maximum(a - b, 0), 1),
@@ -58,7 +66,11 @@ def parse_dim(text: Any, symbol: Callable[[str], Dim]) -> Dim:
     """The dim that an expression is. ValueError: it is none that is known."""
     if not isinstance(text, str) or len(text) > _LONGEST:
         raise ValueError(f"the size {str(text)[:80]!r} is no expression that can be read")
-    return _dim(ast.parse(text, mode="eval").body, symbol)
+    tree = ast.parse(text, mode="eval").body
+    try:
+        return _dim(tree, symbol)
+    except (IndexError, TypeError):  # more arguments than a function takes, or fewer
+        raise ValueError(f"the size {text[:80]!r} is no expression that is known") from None
 
 
 def symbol_dim(name: str) -> Dim:

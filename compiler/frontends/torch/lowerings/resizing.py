@@ -59,8 +59,8 @@ def _nearest(c: Context, x: Value, axis: int, size: Dim, scale: float | None, ex
 
 
 def _ratio(own: Any, size: Any, scale: float | None, align: bool) -> Any:
-    if align:
-        return (own - 1) / np.maximum(size - 1, 1)
+    if align:  # one element is the first
+        return (own - 1) / np.maximum(size - 1, 1) * np.minimum(size - 1, 1)
     return 1 / scale if scale else own / size
 
 

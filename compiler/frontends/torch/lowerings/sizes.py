@@ -11,6 +11,7 @@ from ingot.compiler.frontends.division import floor_divide, floor_remainder
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.symbols import Atom
 from ingot.compiler.frontends.torch.complex_values import complex_lowering
+from ingot.compiler.frontends.torch.expressions import power_of_two
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
@@ -53,8 +54,19 @@ _register("sub", lambda a, b: a - b, "sub")
 _register("mul", lambda a, b: a * b, "mul")
 _register("floordiv", dims.floordiv, floor_divide)
 _register("mod", dims.modulo, floor_remainder)
-_register("lshift", lambda a, b: a * 2**b, "mul")
-_register("rshift", lambda a, b: dims.floordiv(a, 2**b), "div")
+
+
+def _register_shift(name: str, of_dims: Callable[[Dim, int], Dim], kind: str) -> None:
+    def lower(c: Context, a: Dim, b: Dim) -> Dim:
+        if isinstance(b, int):
+            return of_dims(a, power_of_two(b))
+        return as_dim(c, c.op(kind, c.scalar(a, "i64"), c.scalar(b, "i64")))
+
+    lowering(f"_operator.{name}")(lower)
+
+
+_register_shift("lshift", lambda a, b: a * b, "shift_left")
+_register_shift("rshift", dims.floordiv, "shift_right_arithmetic")
 
 
 @lowering("torch.sym_sum")

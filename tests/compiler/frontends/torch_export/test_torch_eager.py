@@ -448,7 +448,7 @@ def test_bytes_of_images_are_resized(align: bool) -> None:
             return [
                 resize(x, size, mode=mode, antialias=smooth, align_corners=align)
                 for mode, smooth in kinds
-                for size in ((20, 31), (5, 6), (9, 3))
+                for size in ((20, 31), (5, 6), (9, 3), (9, 1))
             ]
 
     x = torch.randint(0, 256, (2, 3, 9, 14), dtype=torch.uint8)

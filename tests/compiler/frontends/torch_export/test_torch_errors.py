@@ -251,3 +251,18 @@ def test_sizes_that_torch_computes_as_floats(text: str, dim: str | None) -> None
     else:
         with pytest.raises(ValueError, match="are not supported"):
             parse_dim(text, symbol_dim)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("LShift(Integer(1), Integer(2000000000))", "shifted by 2000000000, expected 0 to 62"),
+        ("RShift(Symbol('s0'), Integer(-1))", "shifted by -1, expected 0 to 62"),
+        ("LShift(Integer(1), Symbol('s0'))", "shifted by s0, expected 0 to 62"),
+        ("FloorDiv(Integer(1))", "no expression that is known"),
+        ("CeilToInt(ToFloat())", "no expression that is known"),
+    ],
+)
+def test_sizes_that_are_none_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_dim(text, symbol_dim)

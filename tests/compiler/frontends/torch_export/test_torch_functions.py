@@ -419,7 +419,9 @@ SIZES: dict[str, Any] = {
     "rounded": lambda x, y: (
         x + x.shape[0] * 0.7 // 2, x + -x.shape[0] * 0.7 % 2, x + round(x.shape[0] * 0.5)
     ),
-    "bits": lambda x, y: x + abs(x.shape[0] - 4) + (x.shape[0] & 1) + (x.shape[0] >> 1 << 2),
+    "bits": lambda x, y: (
+        x + abs(x.shape[0] - 4) + (x.shape[0] & 1), x + (x.shape[0] >> 1 << 2) + (1 << x.shape[0])
+    ),
 }  # fmt: skip
 
 

@@ -254,6 +254,7 @@ int64_t ingot_memory_length(void);
  * becomes zero; where these come slowly, small pages are asked for from there on. False: that was
  * so, or there are no large ones. For speed only. */
 bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written);
+#define INGOT_LARGE_PAGE (2 * 1024 * 1024)
 
 /* Takes what a process has read of a file that it maps, and never writes there, out of its memory,
  * in multiples of INGOT_MEMORY_UNIT: it comes back where it is read again. */

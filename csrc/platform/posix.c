@@ -322,7 +322,6 @@ int64_t ingot_memory_length(void) {
 
 #if defined(MADV_HUGEPAGE)
 
-#define INGOT_POSIX_LARGE_PAGE ((size_t)2 << 20)
 #define INGOT_POSIX_SLOW_NANOSECONDS 1000000 /* to clear a large page takes 50 to 400 us */
 
 static bool ingot_posix_is_slow(uint8_t *page) {
@@ -337,7 +336,7 @@ static bool ingot_posix_is_slow(uint8_t *page) {
  * which takes 5 to 10 ms: then small pages are faster, which it has. */
 bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written) {
 #if defined(MADV_HUGEPAGE)
-  const size_t page = INGOT_POSIX_LARGE_PAGE;
+  const size_t page = INGOT_LARGE_PAGE;
   if (madvise(data, length, MADV_HUGEPAGE) != 0) return false;
   for (size_t at = 0; at + 2 * page <= length; at += page) {
     uint8_t *begin = (uint8_t *)data + at;

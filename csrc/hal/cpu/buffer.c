@@ -6,7 +6,6 @@
 #include "hal/cpu/cpu.h"
 #include "platform/platform.h"
 
-#define INGOT_CPU_HUGE_PAGE (2 * 1024 * 1024)
 #define INGOT_CPU_SPARE_LEAST (64 * 1024)        /* smaller blocks the allocator keeps itself */
 #define INGOT_CPU_SPARE_STEP (32 * 1024)         /* a result that grows fits for a while */
 #define INGOT_CPU_SPARE_MOST (64 * 1024 * 1024)  /* of all spares */
@@ -140,7 +139,7 @@ static ingot_buffer_t *ingot_cpu_buffer_initialize(ingot_cpu_buffer_t *buffer,
 
 bool ingot_hal_cpu_prefer_large_pages(ingot_hal_cpu_device_t *device, void *data, size_t length,
                                       size_t written) {
-  bool is_sampled = length >= 2 * INGOT_CPU_HUGE_PAGE;
+  bool is_sampled = length >= 2 * INGOT_LARGE_PAGE;
   if (!is_sampled && atomic_load(&device->has_slow_pages)) return false;
   bool is_fast = ingot_memory_prefer_large_pages(data, length, written);
   if (is_sampled) atomic_store(&device->has_slow_pages, !is_fast);
@@ -150,8 +149,7 @@ bool ingot_hal_cpu_prefer_large_pages(ingot_hal_cpu_device_t *device, void *data
 ingot_status_t ingot_hal_cpu_buffer_create(ingot_device_t *device, int64_t length,
                                            ingot_buffer_t **out_buffer) {
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(device);
-  size_t alignment =
-      length >= INGOT_CPU_HUGE_PAGE ? INGOT_CPU_HUGE_PAGE : INGOT_HAL_BUFFER_ALIGNMENT;
+  size_t alignment = length >= INGOT_LARGE_PAGE ? INGOT_LARGE_PAGE : INGOT_HAL_BUFFER_ALIGNMENT;
   size_t total;
   if (!ingot_add_size((size_t)length, sizeof(ingot_cpu_buffer_t) + alignment, &total) ||
       total > PTRDIFF_MAX) {
@@ -165,8 +163,8 @@ ingot_status_t ingot_hal_cpu_buffer_create(ingot_device_t *device, int64_t lengt
   }
   uint8_t *data = (uint8_t *)(buffer + 1);
   data += -(uintptr_t)data & (alignment - 1);
-  if (length >= INGOT_CPU_HUGE_PAGE) {
-    size_t whole_pages = (size_t)length & ~(size_t)(INGOT_CPU_HUGE_PAGE - 1);
+  if (length >= INGOT_LARGE_PAGE) {
+    size_t whole_pages = (size_t)length & ~(size_t)(INGOT_LARGE_PAGE - 1);
     ingot_hal_cpu_prefer_large_pages((ingot_hal_cpu_device_t *)device, data, whole_pages, 0);
   }
   buffer->release = NULL;

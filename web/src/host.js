@@ -272,7 +272,7 @@ export class Host {
       },
       find: (key, out) => {
         const span = this.spans.get(this.text(key));
-        if (span) this.bytes.copyWithin(out >>> 0, span, span + 20);
+        if (span) this.bytes.copyWithin(out >>> 0, span, span + 24);
         return span ? 1 : 0;
       },
       write: (data, length) => {

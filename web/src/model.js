@@ -62,12 +62,12 @@ export class LocalModel {
       const key = this.#host.text(this.#words(about + 4, 1)[0]);
       const tensor = tensors.get(key);
       if (!tensor) continue;
-      const span = allocate(20);
+      const span = allocate(24);
       const data = allocate(tensor.bytes.length);
       this.#host.bytes.set(tensor.bytes, data);
       const dims = this.#putDims(tensor.dims, allocate);
       const code = this.#dtypes.get(tensor.dtype);
-      this.#putWords(span, [data, tensor.bytes.length, code, tensor.dims.length, dims]);
+      this.#putWords(span, [data, tensor.bytes.length, code, tensor.dims.length, dims, 0]);
       this.#host.spans.set(key, span);
     }
   }

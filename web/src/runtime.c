@@ -141,4 +141,4 @@ _Static_assert(sizeof(ingot_function_info_t) == 24, "functions of model.js");
 _Static_assert(sizeof(ingot_value_info_t) == 24, "values of model.js");
 _Static_assert(sizeof(ingot_dim_info_t) == 16, "dims of model.js");
 _Static_assert(sizeof(ingot_buffer_view_layout_t) == 24, "tensors of model.js");
-_Static_assert(sizeof(ingot_parameter_span_t) == 20, "parameters of model.js");
+_Static_assert(sizeof(ingot_parameter_span_t) == 24, "parameters of model.js");

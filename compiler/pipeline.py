@@ -103,7 +103,7 @@ def compile(
     outputs: str | Sequence[str] | None = None,
     state: State | Mapping[str, str] | str | None = None,
     target: str | Sequence[str] = "cpu",
-    variants: Sequence[str] | None = None,
+    variants: str | Sequence[str] | None = None,
     fallback: bool = True,
     parameters: str = "embedded",
     parameter_names: Mapping[str, str] | None = None,
@@ -163,7 +163,9 @@ Choose = Callable[[ir.Module], Sequence[Target]]
 """The targets of a program at graph level."""
 
 
-def _choose(target: str | Sequence[str], variants: Sequence[str] | None, fallback: bool) -> Choose:
+def _choose(
+    target: str | Sequence[str], variants: str | Sequence[str] | None, fallback: bool
+) -> Choose:
     """What chooses targets. What is wrong with these is told at once; see `choose_targets`."""
     choose_targets(target, variants, fallback)
     return lambda module: choose_targets(target, variants, fallback, products_in_words(module))

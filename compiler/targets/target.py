@@ -87,7 +87,7 @@ class Objects:
 
 def choose_targets(
     names: str | Sequence[str],
-    variants: Sequence[str] | None,
+    variants: str | Sequence[str] | None,
     fallback: bool,
     products: Collection[str] = (),
 ) -> tuple[Target, ...]:
@@ -114,7 +114,7 @@ def choose_targets(
 
 
 def _choose_target(
-    name: str, variants: Sequence[str] | None, fallback: bool, products: Collection[str]
+    name: str, variants: str | Sequence[str] | None, fallback: bool, products: Collection[str]
 ) -> Target:
     if name == "cpu":
         chosen = choose_variants(variants, products)

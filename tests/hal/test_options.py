@@ -152,3 +152,8 @@ def test_values_that_cannot_be_shown_are_named_by_their_class() -> None:
 def test_messages_with_names_of_any_bytes_can_be_written() -> None:
     name = b"blk.\xff".decode("utf-8", "surrogateescape")
     assert str(Error(f"no '{name}'")).encode() == rb"no 'blk.\udcff'"
+
+
+def test_one_name_of_variants_may_stand_without_a_list() -> None:
+    module = ingot.compile(SOURCE, variants="x86-64", outputs="y", target="cpu")
+    assert np.asarray(ingot.load(module)(np.ones(3, np.float32))).tolist() == [1, 1, 1]

@@ -155,5 +155,5 @@ def test_messages_with_names_of_any_bytes_can_be_written() -> None:
 
 
 def test_one_name_of_variants_may_stand_without_a_list() -> None:
-    module = ingot.compile(SOURCE, variants="x86-64", outputs="y", target="cpu")
+    module = ingot.compile(SOURCE, variants="x86-64", target="cpu")
     assert np.asarray(ingot.load(module)(np.ones(3, np.float32))).tolist() == [1, 1, 1]

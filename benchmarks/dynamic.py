@@ -10,6 +10,7 @@ steps against jax. All of a program's engines run in one process in turns; resul
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -68,6 +69,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     head = ("program", "engine", "median", "minimum", "ratio", "ratio of minima", "step", "error")
     print_table(head, rows)
     return int(failed)
+
+
+def options_of_models(
+    description: str, models: Sequence[str], arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """Those of a benchmark of models, which gets as many cores as threads, and no warnings."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("models", nargs="*", help=f"of {', '.join(models)}")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--turn", type=float, default=0.3, help="seconds per engine and round")
+    options = parser.parse_args(arguments)
+    logging.disable(logging.WARNING)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
+    return options
 
 
 def measure(program: Program, rounds: int, turn: float) -> tuple[list[list[str]], float]:

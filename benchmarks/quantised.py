@@ -12,8 +12,6 @@ other side of a rounding counts. The time to compile is with an empty cache.
 
 from __future__ import annotations
 
-import argparse
-import logging
 import os
 import sys
 import time
@@ -24,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dynamic import Program, Run, distance, measure
+from dynamic import Program, Run, distance, measure, options_of_models
 from engines import installed_engines
 from onnxruntime.quantization import (
     CalibrationDataReader,
@@ -57,14 +55,7 @@ class Samples(CalibrationDataReader):  # type: ignore[misc]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measures quantised models.")
-    parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)}")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--turn", type=float, default=0.3, help="seconds per engine and round")
-    options = parser.parse_args(arguments)
-    logging.disable(logging.WARNING)
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
+    options = options_of_models("Measures quantised models.", MODELS, arguments)
     rows: list[list[str]] = []
     failed = False
     for model in options.models or MODELS:

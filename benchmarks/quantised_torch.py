@@ -10,9 +10,6 @@ Ingot and LiteRT. Weights are drawn. This is no part of `make bench`: it needs
 
 from __future__ import annotations
 
-import argparse
-import logging
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import torch
-from dynamic import Program, Run, measure
+from dynamic import Program, Run, measure, options_of_models
 from table import print_table
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -36,14 +33,7 @@ TOLERANCE = 0.02  # of results from the other engine's: a code or two
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measures quantised models of PyTorch.")
-    parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)}")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--turn", type=float, default=0.3, help="seconds per engine and round")
-    options = parser.parse_args(arguments)
-    logging.disable(logging.WARNING)
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
+    options = options_of_models("Measures quantised models of PyTorch.", MODELS, arguments)
     rows: list[list[str]] = []
     failed = False
     for model in options.models or MODELS:

@@ -372,8 +372,7 @@ class Emitter:
         is_whole = self.guard is None and self.count is None
         if is_whole and isinstance(stride, int) and is_shuffled(stride, node.stored, self.lanes):
             return self._every(stride, memory, self.index(node.index))
-        term = self.pick_of(node)
-        if term is not None and node in self.near and self.guard is None:
+        if node in self.near and self.guard is None and (term := self.pick_of(node)) is not None:
             start, places = self.near[node]
             first = b.add(self.index(node.index + Index.of(term).scale(-1)), start)
             return b.part("loop.pick", b.load(memory, first, self.lanes), places)

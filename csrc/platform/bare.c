@@ -20,6 +20,16 @@ int64_t ingot_clock_tick(void) { return ingot_clock(); }
 
 int64_t ingot_memory_length(void) { return 0; }
 
+bool ingot_processors_usable(ingot_processor_set_t *out_set) {
+  (void)out_set;
+  return false;
+}
+
+#endif /* INGOT_PLATFORM_BARE, INGOT_PLATFORM_WASM */
+
+/* Nor has Windows anything to be told of pages. */
+#if defined(INGOT_PLATFORM_BARE) || defined(INGOT_PLATFORM_WASM) || defined(INGOT_PLATFORM_WINDOWS)
+
 bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written) {
   (void)data;
   (void)length;
@@ -38,9 +48,4 @@ bool ingot_memory_give_back(void *data, size_t length) {
   return false;
 }
 
-bool ingot_processors_usable(ingot_processor_set_t *out_set) {
-  (void)out_set;
-  return false;
-}
-
-#endif /* INGOT_PLATFORM_BARE, INGOT_PLATFORM_WASM */
+#endif /* INGOT_PLATFORM_BARE, INGOT_PLATFORM_WASM, INGOT_PLATFORM_WINDOWS */

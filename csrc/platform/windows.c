@@ -299,24 +299,6 @@ int64_t ingot_memory_length(void) {
   return GlobalMemoryStatusEx(&facts) ? (int64_t)facts.ullTotalPageFile : 0; /* with swap space */
 }
 
-bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written) {
-  (void)data;
-  (void)length;
-  (void)written;
-  return false;
-}
-
-void ingot_memory_leave(const void *data, size_t length) {
-  (void)data;
-  (void)length;
-}
-
-bool ingot_memory_give_back(void *data, size_t length) {
-  (void)data;
-  (void)length;
-  return false;
-}
-
 /* -- loading code -------------------------------------------------------------------------------- */
 
 #if !defined(INGOT_NO_LOADER)

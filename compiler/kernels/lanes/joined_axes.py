@@ -38,10 +38,8 @@ class Window:
 
     def read(self, b: LoopBuilder, start: LoopIndex) -> Iterator[tuple[Load, Value]]:
         """The lanes of each load. Nothing outside of the window is touched."""
-        memory, lanes = (
-            b.binding(*self.binding),
-            min(power_of_two(self.length + 1) // 2, MOST_JOINED),
-        )
+        memory = b.binding(*self.binding)
+        lanes = min(power_of_two(self.length + 1) // 2, MOST_JOINED)
         last = self.length - lanes
         first = b.load(memory, start, lanes)
         other = b.load(memory, b.add(start, last), lanes) if last else first

@@ -57,13 +57,15 @@ def roi_align(
     aligned: bool,
     sizer: Sizer,
     greatest: bool = False,
+    least: int = 1,
 ) -> Value:
     """[b, c, h, w] in regions [r, 4] (x, y, x, y) of the images i64[r], or i64[r, bins...]:
     [r, c, bins...].
 
     A bin is the mean of ratio * ratio samples, or the greatest weighted pixel; for a ratio of 0,
-    the mean of as many samples on each axis as there are pixels, rounded up. Regions are
-    multiplied by `scale`, and moved by half a pixel where `aligned`.
+    the mean of as many samples on each axis as there are pixels, rounded up. A sum is divided by
+    `least` samples or more: where this is 0, the mean of none is NaN. Regions are multiplied by
+    `scale`, and moved by half a pixel where `aligned`.
     """
     edges = []
     for axis, (low, high) in enumerate(((1, 3), (0, 2))):
@@ -75,10 +77,7 @@ def roi_align(
     number: Dim = ratio
     counts = [node.fill(ratio, like=length) for _, length in edges]
     if ratio < 1:
-        counts = [
-            node.op("max", node.op("ceil", length), node.fill(0, like=length))
-            for _, length in edges
-        ]
+        counts = [node.op("ceil", length) for _, length in edges]
         most = node.reduce(node.op("max", *counts), [0], "max")
         number = sizer(node.convert(node.op("max", most, node.fill(1, like=most)), _I64))
     shape = (shape_of(rois)[0], *bins, number, number)
@@ -100,7 +99,10 @@ def roi_align(
     batch = node.convert(batch, _I64)
     images = node.op("broadcast", batch, shape=shape, dimensions=tuple(range(type_of(batch).rank)))
     samples = _samples(node, x, node.reshape(images, (dims.product(shape),)), at, unused)
-    return _pooled(node, samples, shape, node.op("mul", *counts), greatest)
+    taken = node.op("mul", *counts)
+    if least:
+        taken = node.op("max", taken, node.fill(least, like=taken))
+    return _pooled(node, samples, shape, taken, greatest)
 
 
 def _edge(node: Emitter, rois: Value, column: int, scale: float, aligned: bool) -> Value:
@@ -153,8 +155,7 @@ def _pooled(
     split = node.reshape(total, (*shape, shape_of(total)[1]))
     pooled = node.reduce(split, (3, 4), "max" if greatest else "add")
     if not greatest:
-        number = node.op("max", counts, node.fill(1, like=counts))
-        number = node.convert(number, type_of(pooled).dtype)
+        number = node.convert(counts, type_of(pooled).dtype)
         spread = node.op("broadcast", number, shape=shape_of(pooled), dimensions=(0,))
         pooled = node.op("div", pooled, spread)
     return node.transpose(pooled, (0, 3, 1, 2))

@@ -118,7 +118,7 @@ def align_regions_of_bins(
     images, edges = image_and_edges(c, widen(c, rois))
     own, places = images_of_bins(c, widen(c, x), images, bins)
     found = roi_align(
-        c, own, edges, places, bins, ratio=ratio, scale=scale, aligned=True,
+        c, own, edges, places, bins, ratio=ratio, scale=scale, aligned=True, least=0,
         sizer=partial(as_dim, c),
     )  # fmt: skip
     return [narrow(c, found, x), None]

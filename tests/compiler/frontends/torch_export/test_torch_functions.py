@@ -469,17 +469,18 @@ def test_matrices_without_elements_and_half_ones() -> None:
 
 
 BOXES = torch.tensor(
-    [[1, 0, 1, 4], [2, 2, 9, 12], [-5, -4, 3, 3], [8, 8, 30, 26], [5, 5, 2, 2]]
+    [[1, 0, 1, 4], [2, 2, 9, 12], [-5, -4, 3, 3], [8, 8, 30, 26], [5, 5, 2, 2], [6, 1, 2, 7]]
 ).float()
 REGIONS: dict[str, Any] = {
     "samples_by_size": lambda ops, x, r: (
-        ops.roi_align(x, r, (3, 2), 0.7, -1, True), ops.roi_align(x, r, (3, 2), 0.7, 0, False)
+        ops.roi_align(x, r[:5], (3, 2), 0.7, -1, True),  # torchvision takes no [5] here
+        ops.roi_align(x, r, (3, 2), 0.7, 0, False),
     ),
     "samples": lambda ops, x, r: ops.roi_align(x, r, (3, 2), 0.7, 2, True),
     "greatest": lambda ops, x, r: ops.roi_pool(x, r, (2, 3), 0.7),
     "means_of_bins": lambda ops, x, r: ops.ps_roi_pool(x, r, (2, 3), 0.7),
     "samples_of_bins": lambda ops, x, r: (
-        ops.ps_roi_align(x, r[1:4], (3, 2), 0.7, -1), ops.ps_roi_align(x, r, (2, 3), 0.7, 2)
+        ops.ps_roi_align(x, r, (3, 2), 0.7, -1), ops.ps_roi_align(x, r, (2, 3), 0.7, 2)
     ),
 }  # fmt: skip
 
@@ -487,7 +488,7 @@ REGIONS: dict[str, Any] = {
 @pytest.mark.parametrize("name", REGIONS)
 def test_regions_of_images_agree(name: str) -> None:
     ops = pytest.importorskip("torchvision.ops")
-    image = torch.tensor([[0.0], [1], [0], [1], [1]])
+    image = torch.tensor([[0.0], [1], [0], [1], [1], [0]])
     x, regions = drawn(2, 6, 12, 14), torch.cat([image, BOXES], 1)
     check(lambda x, r: REGIONS[name](ops, x, r), x, regions)
 

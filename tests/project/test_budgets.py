@@ -31,7 +31,7 @@ LINES = {
     "csrc": 100,
     "csrc/api": 2795,
     "csrc/base": 920,
-    "csrc/hal": 6565,
+    "csrc/hal": 6580,
     "csrc/include": 1120,
     "csrc/module": 1300,
     "csrc/platform": 1415,

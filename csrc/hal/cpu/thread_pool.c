@@ -1,4 +1,6 @@
-/* The thread pool: one job at a time, claimed in ranges from an atomic counter.
+/* The thread pool: one job at a time. Each thread has a part of it, the same one in every job of
+ * as many workgroups, so that what it wrote in one job lies in its own cache in the next. A part is
+ * claimed in ranges from an atomic counter, by others too when theirs is done.
  *
  * All coordination goes through one atomic word, `state`: the job's generation, whether it
  * is open, how many workers are in it. A worker may touch the job only between a join (a
@@ -102,6 +104,12 @@ bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work
 #define INGOT_POOL_STACK_LENGTH (512 * 1024)
 #define INGOT_POOL_CACHE_LINE 64
 
+/* Workgroups from `next` to `end` are not claimed yet. */
+typedef struct ingot_pool_part_t {
+  alignas(INGOT_POOL_CACHE_LINE) _Atomic int64_t next;
+  int64_t end; /* written by the holder */
+} ingot_pool_part_t;
+
 typedef struct ingot_pool_worker_t {
   ingot_hal_cpu_pool_t *pool;
   void *scratch;
@@ -135,8 +143,9 @@ struct ingot_hal_cpu_pool_t {
   ingot_kernel_fault_t fault; /* of the lowest failing workgroup so far; under the mutex */
 
   alignas(INGOT_POOL_CACHE_LINE) _Atomic uint64_t state;
-  alignas(INGOT_POOL_CACHE_LINE) _Atomic int64_t next; /* first workgroup not claimed */
-  _Atomic int64_t end; /* work from here on is not needed: the total, or a failed workgroup */
+  alignas(INGOT_POOL_CACHE_LINE) _Atomic int64_t end; /* work from here on is not needed: the total,
+                                                         or a failed workgroup */
+  ingot_pool_part_t parts[]; /* the caller's, then one of each worker */
 };
 
 /* Whether this is a child of the process that the threads live in. */
@@ -146,8 +155,8 @@ static bool ingot_pool_is_forked(const ingot_hal_cpu_pool_t *pool) {
 
 /* -- running workgroups -------------------------------------------------------------------- */
 
-/* Ranges are claimed in order, so every workgroup below a failing one is claimed already
- * and runs to its end: the lowest failure does not depend on who was faster. */
+/* Every workgroup below a failing one is claimed and runs to its end: the lowest failure does not
+ * depend on who was faster. */
 static void ingot_pool_record_fault(ingot_hal_cpu_pool_t *pool, int64_t workgroup,
                                     const ingot_kernel_fault_t *fault) {
   /* Before the take-over a worker of the parent may still have it. */
@@ -179,22 +188,45 @@ static void ingot_pool_run_range(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu
 
 /* Claims become smaller towards the end, so that threads of unequal speed end together: a slow
  * processor takes fewer, and its last one is short. */
-static void ingot_pool_claim_ranges(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work_t *work,
-                                    void *scratch) {
-  int64_t shares = 2 * ((int64_t)pool->worker_count + 1);
-  int64_t first = atomic_load_explicit(&pool->next, memory_order_relaxed);
+static void ingot_pool_claim_part(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work_t *work,
+                                  ingot_pool_part_t *part, void *scratch) {
+  int64_t first = atomic_load_explicit(&part->next, memory_order_relaxed);
   for (;;) {
-    int64_t rest = atomic_load_explicit(&pool->end, memory_order_relaxed) - first;
+    int64_t end = atomic_load_explicit(&pool->end, memory_order_relaxed);
+    int64_t rest = (end < part->end ? end : part->end) - first;
     if (rest <= 0) return;
-    int64_t range = rest / shares < pool->range ? rest / shares : pool->range;
+    int64_t range = rest / 2 < pool->range ? rest / 2 : pool->range;
     if (range < 1) range = 1;
-    if (!atomic_compare_exchange_weak_explicit(&pool->next, &first, first + range,
+    if (!atomic_compare_exchange_weak_explicit(&part->next, &first, first + range,
                                                memory_order_relaxed, memory_order_relaxed)) {
       continue;
     }
     ingot_pool_run_range(pool, work, first, range, scratch);
-    first = atomic_load_explicit(&pool->next, memory_order_relaxed);
+    first = atomic_load_explicit(&part->next, memory_order_relaxed);
   }
+}
+
+/* By the caller, thread 0, or a worker: its own part, then what is left of those behind it. */
+static void ingot_pool_claim_ranges(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work_t *work,
+                                    uint32_t thread, void *scratch) {
+  for (uint32_t i = 0; i <= pool->worker_count; i++) {
+    uint32_t part = (thread + i) % (pool->worker_count + 1);
+    ingot_pool_claim_part(pool, work, &pool->parts[part], scratch);
+  }
+}
+
+/* The first parts are longer where they cannot be equal. */
+static void ingot_pool_divide(ingot_hal_cpu_pool_t *pool, int64_t total) {
+  int64_t threads = (int64_t)pool->worker_count + 1;
+  int64_t first = 0;
+  for (int64_t i = 0; i < threads; i++) {
+    atomic_store_explicit(&pool->parts[i].next, first, memory_order_relaxed);
+    first += total / threads + (i < total % threads);
+    pool->parts[i].end = first;
+  }
+  int64_t range = total / threads / INGOT_POOL_RANGES_PER_THREAD;
+  pool->range = range > 0 ? range : 1;
+  atomic_store_explicit(&pool->end, total, memory_order_relaxed);
 }
 
 /* -- workers ------------------------------------------------------------------------------- */
@@ -269,7 +301,8 @@ static void ingot_pool_worker_main(void *argument) {
     if (!ingot_pool_join(pool, state, seen)) continue;
     /* Inside, the generation cannot change. */
     seen = atomic_load_explicit(&pool->state, memory_order_relaxed) >> INGOT_POOL_GENERATION_SHIFT;
-    ingot_pool_claim_ranges(pool, &pool->work, worker->scratch);
+    uint32_t thread = (uint32_t)(worker - pool->workers) + 1;
+    ingot_pool_claim_ranges(pool, &pool->work, thread, worker->scratch);
     ingot_pool_leave(pool);
   }
 }
@@ -282,7 +315,7 @@ static void ingot_pool_help(void *argument) {
   uint64_t state = atomic_load_explicit(&pool->state, memory_order_acquire);
   if (ingot_pool_join(pool, state, 0)) {
     ingot_float_environment_t saved = ingot_float_environment_enter();
-    ingot_pool_claim_ranges(pool, &pool->work, pool->workers[w].scratch);
+    ingot_pool_claim_ranges(pool, &pool->work, w + 1, pool->workers[w].scratch);
     ingot_float_environment_leave(saved);
     ingot_pool_leave(pool);
   }
@@ -449,20 +482,16 @@ bool ingot_hal_cpu_pool_run(ingot_hal_cpu_pool_t *pool, const ingot_hal_cpu_work
     ingot_pool_let_go(pool);
     return false;
   }
-  int64_t wanted = (int64_t)(pool->worker_count + 1) * INGOT_POOL_RANGES_PER_THREAD;
-  int64_t range = work->total / wanted;
   pool->work = *work;
   pool->work.is_shared = true;
-  pool->range = range > 0 ? range : 1;
-  atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
-  atomic_store_explicit(&pool->end, work->total, memory_order_relaxed);
+  ingot_pool_divide(pool, work->total);
   uint64_t generation =
       (atomic_load_explicit(&pool->state, memory_order_relaxed) >> INGOT_POOL_GENERATION_SHIFT) + 1;
   if ((uint32_t)generation == 0) generation = 1; /* wrapped: 0 is what nobody has seen */
   atomic_store(&pool->state, generation << INGOT_POOL_GENERATION_SHIFT | INGOT_POOL_OPEN);
   if (is_lent) ingot_pool_call_helpers(pool, work->total);
   else ingot_pool_wake(pool, work->total);
-  ingot_pool_claim_ranges(pool, work, scratch);
+  ingot_pool_claim_ranges(pool, work, 0, scratch);
   if (!ingot_pool_close(pool) && ingot_pool_is_forked(pool)) (void)ingot_pool_take_over(pool);
   *out_fault = pool->fault;
   out_fault->code =
@@ -479,15 +508,15 @@ ingot_status_t ingot_hal_cpu_pool_create(const ingot_allocator_t *allocator, con
                                          ingot_hal_cpu_pool_t **out_pool) {
   void *memory, *workers;
   uint32_t worker_count = options->thread_count - 1;
-  INGOT_TRY(ingot_allocate_aligned(allocator, sizeof(ingot_hal_cpu_pool_t), INGOT_POOL_CACHE_LINE,
-                                   &memory));
+  size_t length = sizeof(ingot_hal_cpu_pool_t) + options->thread_count * sizeof(ingot_pool_part_t);
+  INGOT_TRY(ingot_allocate_aligned(allocator, length, INGOT_POOL_CACHE_LINE, &memory));
   ingot_status_t status =
       ingot_allocate_array(allocator, worker_count, sizeof(ingot_pool_worker_t), &workers);
   if (status) {
     ingot_release_aligned(allocator, memory);
     return status;
   }
-  ingot_hal_cpu_pool_t *pool = memset(memory, 0, sizeof(ingot_hal_cpu_pool_t));
+  ingot_hal_cpu_pool_t *pool = memset(memory, 0, length);
   pool->allocator = *allocator;
   pool->log = *log;
   pool->workers = workers;

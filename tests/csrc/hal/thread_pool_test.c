@@ -83,6 +83,19 @@ static uint32_t INGOT_KERNEL_CALL run_on(const ingot_kernel_dispatch_t *dispatch
   return 0;
 }
 
+static _Atomic int64_t second; /* the first workgroup that another thread began */
+
+/* The first workgroup waits for another one. */
+static uint32_t INGOT_KERNEL_CALL meet(const ingot_kernel_dispatch_t *dispatch, int64_t x,
+                                       int64_t y, int64_t z, void *scratch,
+                                       ingot_kernel_fault_t *fault) {
+  (void)dispatch, (void)y, (void)z, (void)scratch, (void)fault;
+  int64_t none = -1;
+  if (x > 0) (void)atomic_compare_exchange_strong(&second, &none, x);
+  while (atomic_load(&second) < 0) (void)usleep(100);
+  return 0;
+}
+
 static ingot_hal_cpu_work_t make_work(ingot_kernel_function_t function, void **bindings,
                                       const int64_t *constants, int64_t x, int64_t y, int64_t z) {
   ingot_hal_cpu_work_t work = {
@@ -167,6 +180,18 @@ TEST(workers_take_part) {
     EXPECT(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
   }
   EXPECT(atomic_load(&elsewhere) > 0);
+  ingot_hal_cpu_pool_destroy(pool);
+}
+
+TEST(threads_begin_with_parts_of_their_own) {
+  ingot_hal_cpu_pool_t *pool = make_pool(1);
+  ingot_kernel_fault_t fault = {0};
+  for (int64_t count = 2; count < 12; count++) {
+    ingot_hal_cpu_work_t work = make_work(meet, NULL, NULL, count, 1, 1);
+    atomic_store(&second, -1);
+    REQUIRE(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
+    EXPECT_EQUAL(atomic_load(&second), (count + 1) / 2);
+  }
   ingot_hal_cpu_pool_destroy(pool);
 }
 

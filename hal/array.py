@@ -22,12 +22,13 @@ from ingot.hal import dlpack
 from ingot.hal.decode import decode, storage_dtype
 from ingot.hal.device import Device, open_device
 from ingot.hal.errors import FailedPrecondition, InvalidArgument, Unsupported
+from ingot.hal.masks import unmasked
 from ingot.hal.native import check, ffi, lib
 from ingot.hal.reference import Reference, reference_of_view
 from ingot.hal.spec import DType, dtype_of_code
 from ingot.hal.spec import dtype as dtype_called
 
-__all__ = ["Array", "array_of_view", "empty_array", "unmasked", "values_of_view"]
+__all__ = ["Array", "array_of_view", "empty_array", "values_of_view"]
 
 _layout = lib.ingot_buffer_view_layout
 _release = lib.ingot_buffer_view_release
@@ -251,14 +252,6 @@ def _dims(layout: Any) -> tuple[int, ...]:
 _keep = operator.is_
 """Frees a view that its owner keeps, which are the arguments: nothing is done, as the owner goes
 with this call; and in C, where no signal can raise, as it would be lost."""
-
-
-def unmasked(array: npt.ArrayLike) -> npt.NDArray[Any]:
-    """As NumPy has it. InvalidArgument: elements of it are masked, which would be lost."""
-    is_one = isinstance(array, np.ma.MaskedArray) and array.dtype.names is None
-    if is_one and np.ma.is_masked(array):
-        raise InvalidArgument("has masked elements, which no tensor has; pass its .filled(value)")
-    return np.asarray(array)
 
 
 def array_of_view(views: Any, ordinal: int, device: Device) -> Array:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import zipfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from math import prod
 from pathlib import Path
 from secrets import token_hex
 from types import SimpleNamespace
@@ -14,13 +16,21 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, PermissionDenied
+from ingot.hal.errors import (
+    DataLoss,
+    Error,
+    InvalidArgument,
+    NotFound,
+    OutOfMemory,
+    PermissionDenied,
+)
 
 __all__ = [
     "READ_AT_ONCE",
     "at_once",
     "c_output",
     "c_text",
+    "data_loss",
     "open_regular",
     "read_arrays",
     "write_arrays",
@@ -29,6 +39,14 @@ __all__ = [
 
 READ_AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 """For os.open: a pipe does not wait for a writer, where the system has such pipes."""
+
+_DEFLATED = 1032
+"""Bytes that one byte of a deflated entry stands for, at most."""
+_OF_THE_SYSTEM = frozenset(
+    getattr(errno, name)
+    for name in ("EIO", "ENOMEM", "ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EMFILE", "ENFILE")
+)
+"""Errors that no bytes of a file cause."""
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
@@ -117,13 +135,29 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 def read_arrays(path: str | os.PathLike[str]) -> Any:
     """What a .npy file holds, or all of a .npz file by name. DataLoss: it is neither. Else
     raises as `open_regular`."""
-    with open_regular(path) as file:
-        try:
-            loaded = np.load(file, allow_pickle=False)
-            return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
-        except Exception as error:  # whatever NumPy and zipfile raise of damaged bytes
-            name = os.fsdecode(path)
-            raise DataLoss(f"'{name}' is no .npy or .npz file: {error}") from None
+    with open_regular(path) as file, data_loss(file, "is no .npy or .npz file: {}"):
+        loaded = np.load(file, allow_pickle=False)
+        return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
+
+
+@contextmanager
+def data_loss(file: BinaryIO, what: str) -> Iterator[None]:
+    """Around the reading of arrays, or of an archive. DataLoss: NumPy or zipfile found something
+    wrong, which `what` says. OutOfMemory: the arrays do not fit. OSError: it is of the system."""
+    try:
+        yield
+    except Error:
+        raise
+    except Exception as error:
+        length = os.fstat(file.fileno()).st_size
+        made = prod(getattr(error, "shape", ()))  # of NumPy, which had no memory for it
+        if isinstance(error, MemoryError) and made <= length * _DEFLATED:
+            raise OutOfMemory(
+                f"memory is too short for what '{file.name}' holds: {error}"
+            ) from None
+        if isinstance(error, OSError) and error.errno in _OF_THE_SYSTEM:
+            raise
+        raise DataLoss(f"'{file.name}' {what.format(error)}") from None
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Any) -> None:

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ingot.hal.device import Device, open_device
-from ingot.hal.errors import DataLoss, Error, FailedPrecondition, Incompatible, NotFound
+from ingot.hal.errors import Error, FailedPrecondition, Incompatible, NotFound
 from ingot.hal.file_cache import default_cache
 from ingot.hal.spec import dtype as dtype_called
-from ingot.hal.whole_file import open_regular
+from ingot.hal.whole_file import data_loss, open_regular
 from ingot.runtime.model import Model, load
 from ingot.runtime.parameters import Sources
 from ingot.runtime.recording import FACTS, STATE, VERSION, stored_dtype
@@ -157,10 +157,8 @@ class RecordedCall:
             names = ", ".join(rows) or "one without a name"
             raise NotFound(f"the call has no module {min(unknown)!r}; it has: {names}")
         with _opened(self.path) as archive:
-            return {
-                name: given[name] if name in given else _module(archive, row)
-                for name, row in rows.items()
-            }
+            own = {name: _module(archive, row) for name, row in rows.items() if name not in given}
+        return {name: own[name] if name in own else given[name] for name in rows}
 
     def restore(self, model: Model) -> None:
         """Puts a model of the module into the state before the call. Raises as
@@ -227,19 +225,14 @@ def read_call(path: str | os.PathLike[str]) -> RecordedCall:
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
-    with open_regular(path) as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
-                    raise ValueError("it is compressed, as no recording is")
-                yield archive
-        except Error:
-            raise
-        except Exception as error:  # whatever NumPy and zipfile raise of damaged bytes
-            raise DataLoss(
-                f"'{os.fsdecode(path)}' is no recorded call, or is damaged: {error}; copy it "
-                "again, or make one with `ingot record` or model.record"
-            ) from None
+    said = (
+        "is no recorded call, or is damaged: {}; copy it again, or make one with `ingot record` or "
+        "model.record"
+    )
+    with open_regular(path) as file, data_loss(file, said), zipfile.ZipFile(file) as archive:
+        if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
+            raise ValueError("it is compressed, as no recording is")
+        yield archive
 
 
 def _module(archive: zipfile.ZipFile, row: Mapping[str, Any]) -> bytes | str:

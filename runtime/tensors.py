@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ingot.hal import dlpack
-from ingot.hal.array import Array, unmasked
+from ingot.hal.array import Array
 from ingot.hal.errors import Error, InvalidArgument, OutOfMemory
+from ingot.hal.masks import unmasked
 from ingot.hal.spec import DType
 
 __all__ = ["bits_of_input", "bits_of_output", "bits_of_parameter", "wrong_dtype"]
@@ -99,7 +100,9 @@ def _is_saved(array: npt.NDArray[Any], dtype: DType) -> bool:
 
 def _as_array(value: Any, what: str) -> npt.NDArray[Any]:
     try:
-        return np.asarray(value)
+        return unmasked(value)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{what}: {error}") from None
     except Exception as error:
         raise InvalidArgument(f"{what}: {type(value).__name__} is no array: {error}") from error
 

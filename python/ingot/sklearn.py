@@ -15,6 +15,7 @@ import numpy as np
 
 import ingot
 from ingot.hal.errors import InvalidArgument, NotFound
+from ingot.hal.masks import unmasked
 from ingot.runtime.signature import Value
 from ingot.runtime.texts import Texts
 
@@ -166,7 +167,7 @@ def _numbers(found: Any) -> Array:
 
 def _matrix(rows: Any, argument: Value, dtype: np.dtype[Any]) -> Array:
     """Rows as the one input takes them. InvalidArgument: they are no matrix of its width."""
-    array = np.asarray(rows, dtype)
+    array = np.asarray(unmasked(rows), dtype)
     if array.ndim != 2:
         raise InvalidArgument(
             f"expected rows and columns, got an array of rank {array.ndim}: reshape one row with "
@@ -186,7 +187,7 @@ def _column(rows: Any, name: str, dtype: np.dtype[Any]) -> Array:
         raise InvalidArgument(
             f"the model takes a column '{name}': pass a data frame or a dict with it"
         ) from None
-    return np.asarray(column, dtype).reshape(-1, 1)
+    return np.asarray(unmasked(column), dtype).reshape(-1, 1)
 
 
 def _flat(values: Any) -> Array:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 from ingot.hal.checkpoint import read_tensors
-from ingot.hal.errors import DataLoss, InvalidArgument, NotFound
+from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, OutOfMemory
 from ingot.hal.gguf import Gguf
 from ingot.hal.whole_file import open_regular, read_arrays, write_arrays, write_whole
 
@@ -139,4 +141,22 @@ def test_an_array_that_is_not_there_is_data_loss(shape: tuple[int, ...], tmp_pat
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("a.npy", stream.getvalue())
     with pytest.raises(DataLoss, match=r"no \.npy or \.npz file"):
+        read_arrays(tmp_path / "x.npz")
+
+
+def no_memory(*_: object, **__: object) -> None:
+    raise MemoryError
+
+
+def no_room(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(("fail", "kind"), [(no_memory, OutOfMemory), (no_room, OSError)])
+def test_what_is_short_is_not_a_damaged_file(
+    fail: Callable[..., None], kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_arrays(tmp_path / "x.npz", {"a": np.zeros(4)})
+    monkeypatch.setattr(np.lib.format, "read_array", fail)
+    with pytest.raises(kind):
         read_arrays(tmp_path / "x.npz")

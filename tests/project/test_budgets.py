@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2525,
     "compiler/bundling": 720,
     "compiler/dispatch": 2210,
-    "compiler/frontends": 38955,
+    "compiler/frontends": 38965,
     "compiler/graph": 10835,
     "compiler/ir": 2270,
     "compiler/kernels": 14740,
@@ -36,18 +36,18 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1415,
     "csrc/vm": 2330,
-    "hal": 2665,
+    "hal": 2695,
     "runtime": 3215,
     "python/ingot": 4110,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1625,
-    "python/ingot/onnxruntime": 1354,
-    "python/ingot/quantizing": 1310,
+    "python/ingot/onnxruntime": 1360,
+    "python/ingot/quantizing": 1315,
     "benchmarks": 2475,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119215
+IN_ALL = 119260
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -156,6 +156,9 @@ def test_masks_are_not_lost() -> None:
     for take in (model, lambda array: model(VALUES, out=array), Array.from_numpy):
         with pytest.raises(ingot.InvalidArgument, match=r"masked elements.*\.filled"):
             take(masked)
+    for rows in (list(masked), [[np.ma.masked] * 3], (masked, VALUES)):
+        with pytest.raises(ingot.InvalidArgument, match=r"masked elements.*\.filled"):
+            model(rows)
     filled = masked.filled(0)
     np.testing.assert_array_equal(model(filled), filled)
 

@@ -228,6 +228,17 @@ def test_weights_are_told_by_path_and_hash_or_are_in_the_file(file: Path, tmp_pa
     np.testing.assert_array_equal(again(whole)["y"], expected)
 
 
+def test_errors_of_what_is_passed_are_the_callers(total: ingot.Model, file: Path) -> None:
+    class Refusing(dict[str, Any]):
+        def __getitem__(self, _name: str) -> Any:
+            raise LookupError("nothing is lent today")
+
+    total.record(file)
+    total(1)
+    with pytest.raises(LookupError, match="lent today"):
+        ingot.read_call(file).load(modules=Refusing({"": None}))
+
+
 def test_weights_in_memory_and_swapped_ones_are_packed(file: Path) -> None:
     model = ingot.load(parameter_module(), parameters=WEIGHTS)
     model.record(file)

@@ -25,7 +25,8 @@ from ingot.compiler.frontends.program.dtypes import default_float, default_int, 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import TensorType, Value, Variable, dims
 from ingot.compiler.ir.dims import Dim, Expr
-from ingot.hal.errors import CompileError
+from ingot.hal.errors import CompileError, InvalidArgument
+from ingot.hal.masks import unmasked
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
@@ -539,8 +540,8 @@ def _check_fits(x: float, element: DType) -> None:
 def _array(trace: Trace, x: Any, element: DType | None) -> Value:
     """A constant. Nested lists have the dtype `element`, else the default one of their kind."""
     try:
-        array = np.asarray(x)
-    except ValueError as error:  # rows of different lengths
+        array = unmasked(x)
+    except (ValueError, InvalidArgument) as error:  # rows of different lengths, or masks
         raise UnsupportedNode(f"an operand is no array: {error}") from None
     if array.dtype.kind not in "biufV":
         raise UnsupportedNode(f"an operand is {array.dtype}, which no program computes with")

@@ -122,17 +122,18 @@ class _Contraction:
         if self.coding and isinstance(p.rows, int) and 0 < p.rows <= self.few_rows:
             few = few_tile(p.rows, panels, self.registers, self.lanes)
             return ContractionSchedule(few, p.rows, 0)
-        wanted = min(max(BLOCK_ELEMENTS // (panels * PANEL), 1), MAXIMUM_BLOCK_ROWS)
         if narrow := self._narrow_tile(target):
             return ContractionSchedule(narrow, narrow.rows, 0)
         in_place = p.right.packed and p.right.dtype.bytes >= 4
-        wanted = wanted if in_place else PACKED_BLOCK_ROWS
+        block = min(max(BLOCK_ELEMENTS // (panels * PANEL), 1), MAXIMUM_BLOCK_ROWS)
+        wanted = block if in_place else PACKED_BLOCK_ROWS
         if isinstance(p.rows, int) and p.rows:
             blocks = -(-p.rows // wanted)
             if in_place and not p.batch and isinstance(p.columns, int) and isinstance(p.depth, int):
                 splits = -(-p.columns // (panels * PANEL))
                 steps = p.rows * panels * PANEL * p.depth
-                blocks = shared_blocks(blocks, splits, p.columns * p.depth * 4, steps)
+                weight = p.columns * p.depth * p.right.dtype.bytes
+                blocks = shared_blocks(blocks, splits, weight, steps)
             wanted = -(-p.rows // (blocks * rows)) * rows
         block_rows = rows * max(1, wanted // rows)
         if in_place:
@@ -168,11 +169,9 @@ class _Contraction:
     def _narrow_tile(self, target: TargetInfo) -> TileShape | None:
         """A tile of all rows, if narrow panels are best read as they lie: see `interleaved`."""
         p = self.product
-        if not p.right.packed or p.right.dtype.bytes >= 4 or p.left.depth_stride != 1:
+        if self.coding or not p.right.packed or p.left.depth_stride != 1 or p.rows == 0:
             return None
-        if self.coding is not None:
-            return None
-        if not isinstance(p.rows, int) or not isinstance(p.columns, int) or not p.rows:
+        if not (isinstance(p.rows, int) and isinstance(p.columns, int)) or p.right.dtype.bytes >= 4:
             return None
         sums = p.rows * (PANEL // self.lanes) * (4 // p.right.dtype.bytes)  # of a panel
         panels = min((target.register_count - 4) // sums, 4, -(-p.columns // PANEL))

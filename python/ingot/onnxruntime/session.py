@@ -23,6 +23,7 @@ from ingot.hal.errors import (
     Unsupported,
 )
 from ingot.hal.errors import InvalidArgument as WrongArgument
+from ingot.hal.masks import unmasked
 from ingot.onnxruntime.capi.onnxruntime_pybind11_state import (
     Fail,
     InvalidArgument,
@@ -385,7 +386,7 @@ class _Expected:
         if not self._is_tensor or value is None:
             return value
         if isinstance(value, (list, tuple)):
-            value = np.asarray(value, self._dtype)
+            value = np.asarray(unmasked(value), self._dtype)
         if not isinstance(value, (np.ndarray, np.generic, Array)):
             raise RuntimeError(f"Unable to handle object of type {type(value)}")
         self._check(value.dtype if isinstance(value.dtype, np.dtype) else value.dtype.numpy,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ingot.hal.errors import InvalidArgument
+from ingot.hal.masks import unmasked
 from ingot.hal.whole_file import read_arrays
 from ingot.runtime.signature import Signature, Value
 
@@ -137,8 +138,8 @@ def _parts(array: _Array, value: Value, rows: int) -> list[_Array]:
 def _checked(given: Any, value: Value, what: str) -> _Array:
     """The argument as an array of its dtype."""
     try:
-        array = np.asarray(given)
-    except ValueError as error:  # rows of different lengths
+        array = unmasked(given)
+    except (ValueError, InvalidArgument) as error:  # rows of different lengths, or masks
         raise InvalidArgument(f"{what} is no array: {error}") from None
     fits = array.ndim == len(value.shape) and all(
         isinstance(dim, str) or dim == size

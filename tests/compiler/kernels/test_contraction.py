@@ -122,6 +122,13 @@ def test_only_the_last_columns_are_stored_in_part() -> None:
         assert len(partial) < len(stores) or n == 7
 
 
+@pytest.mark.parametrize(("name", "is_shared"), [("f32", True), ("f64", False)])
+def test_rows_share_a_weight_only_where_it_stays_near(name: str, is_shared: bool) -> None:
+    """Threads that share rows all read the weight: 768 KiB of f32 stay in L2, twice that do not."""
+    kernel = lower_entry(packed(64, 6144, 32, name), VARIANTS["x86-64-v4"].target)
+    assert (kernel.tile[0] < 64) == is_shared
+
+
 @on_every_target
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(

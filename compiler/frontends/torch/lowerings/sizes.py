@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -182,18 +183,22 @@ for _direction in ("eq", "ne", "lt", "le", "gt", "ge"):
     lowering(f"_operator.{_direction}")(_compared(_direction))
 
 
-@lowering("_operator.and_")
-def both(c: Context, a: Any, b: Any) -> Any:
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return [(*a, *b)]
-    if _whole(a, b):  # bits of numbers
-        return as_dim(c, c.op("and", c.scalar(a, "i64"), c.scalar(b, "i64")))
-    return c.op("and", c.truth(a), c.truth(b))
+def _register_bits(name: str, kind: str, of_numbers: Callable[[int, int], int]) -> None:
+    def lower(c: Context, a: Any, b: Any) -> Any:
+        if isinstance(a, int) and isinstance(b, int):
+            return of_numbers(a, b)
+        if kind == "and" and isinstance(a, tuple) and isinstance(b, tuple):
+            return [(*a, *b)]
+        if _whole(a, b) and not isinstance(a, bool) and not isinstance(b, bool):
+            return as_dim(c, c.op(kind, c.scalar(a, "i64"), c.scalar(b, "i64")))
+        return c.op(kind, c.truth(a), c.truth(b))
+
+    lowering(f"_operator.{name}")(lower)
 
 
-@lowering("_operator.or_")
-def either(c: Context, a: Any, b: Any) -> Value:
-    return c.op("or", c.truth(a), c.truth(b))
+_register_bits("and_", "and", operator.and_)
+_register_bits("or_", "or", operator.or_)
+_register_bits("xor", "xor", operator.xor)
 
 
 @lowering("torch.sym_not")

@@ -420,7 +420,8 @@ SIZES: dict[str, Any] = {
         x + x.shape[0] * 0.7 // 2, x + -x.shape[0] * 0.7 % 2, x + round(x.shape[0] * 0.5)
     ),
     "bits": lambda x, y: (
-        x + abs(x.shape[0] - 4) + (x.shape[0] & 1), x + (x.shape[0] >> 1 << 2) + (1 << x.shape[0])
+        x + abs(x.shape[0] - 4) + (x.shape[0] & 1), x + (x.shape[0] >> 1 << 2) + (1 << x.shape[0]),
+        x + (x.shape[0] | 9) * (2 * x.shape[0] & -2 | 1),
     ),
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ PROGRAMS = (
     "matmul.py",
     "call_overhead.py",
     "compile_time.py",
+    "first_result.py",
     "dynamic.py",
     "compare.py",
     "web.py",

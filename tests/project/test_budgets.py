@@ -43,11 +43,11 @@ LINES = {
     "python/ingot/language": 1625,
     "python/ingot/onnxruntime": 1360,
     "python/ingot/quantizing": 1315,
-    "benchmarks": 2475,
+    "benchmarks": 2575,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119260
+IN_ALL = 119360
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -15,7 +15,7 @@ __all__ = [
     "product_name",
 ]
 
-INTERLEAVED = ("glm4", "ernie4_5", "ernie4_5-moe", "command-r", "cohere2")
+INTERLEAVED = ("chatglm", "glm4", "ernie4_5", "ernie4_5-moe", "command-r", "cohere2")
 """Architectures of which both kinds of files have rows that turn together as neighbours. GGUF files
 of others have them so, and folders as halves of a head; or both have halves."""
 
@@ -23,7 +23,12 @@ WHOLE = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "model.embedding_norm": "output_norm",
+    "model.final_layernorm": "output_norm",
     "lm_head": "output",
+    "embed_out": "output",
+    **dict.fromkeys(("wte", "word_embeddings", "gpt_neox.embed_in"), "token_embd"),
+    **dict.fromkeys(("wpe", "model.embed_positions"), "position_embd"),
+    **dict.fromkeys(("ln_f", "gpt_neox.final_layer_norm", "model.final_layer_norm"), "output_norm"),
 }
 LAYER = {
     "input_layernorm": "attn_norm",
@@ -83,6 +88,20 @@ LAYER = {
     "block_sparse_moe.experts.*.w1": "ffn_gate_exps",
     "block_sparse_moe.experts.*.w3": "ffn_up_exps",
     "block_sparse_moe.experts.*.w2": "ffn_down_exps",
+    **dict.fromkeys(("ln_1", "self_attn_layer_norm", "attention_layernorm"), "attn_norm"),
+    **dict.fromkeys(("ln_2", "final_layer_norm", "feedforward_layernorm"), "ffn_norm"),
+    "ln_attn": "attn_norm_2",
+    "ln_mlp": "attn_norm",
+    "attn.c_attn": "attn_qkv",
+    "attention.query_key_value": "attn_qkv",
+    "self_attention.query_key_value": "attn_qkv",
+    **{f"attn.{part}_proj": f"attn_{part}" for part in "qkv"},
+    **dict.fromkeys(("attn.c_proj", "attn.out_proj", "attention.dense"), "attn_output"),
+    **dict.fromkeys(("self_attention.dense", "self_attn.dense"), "attn_output"),
+    "self_attn.attn_sub_norm": "attn_sub_norm",
+    "mlp.ffn_sub_norm": "ffn_sub_norm",
+    **dict.fromkeys(("mlp.fc1", "mlp.fc_in", "mlp.dense_h_to_4h", "fc1"), "ffn_up"),
+    **dict.fromkeys(("mlp.fc2", "mlp.fc_out", "mlp.dense_4h_to_h", "fc2"), "ffn_down"),
 }
 BARE = {
     "self_attn.sinks": "attn_sinks.weight",
@@ -92,6 +111,8 @@ BARE = {
     "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
     "feed_forward.expert_bias": "exp_probs_b.bias",
     "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.e_score_correction_bias": "exp_probs_b.bias",
+    "block_sparse_moe.e_score_correction_bias": "exp_probs_b.bias",
     "mlp.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
 }
 """Tensors whose names do not end with weight or bias."""
@@ -99,12 +120,15 @@ OF_LAYER = re.compile(r"model\.layers\.(\d+)\.(.*)")
 """A tensor of a layer: its number, and the part with what it is."""
 
 
+_LAYERS = re.compile(r"^((transformer\.)?h|gpt_neox\.layers|(model\.)?decoder\.layers)\.")
 _LANGUAGE = re.compile(r"^(model\.)?language_model\.(model\.|(?=lm_head))?")
 
 
 def plain_name(name: str) -> str:
     """The name that a tensor of a language model has where there are no other parts beside it:
     "model.norm.weight" of "model.language_model.norm.weight"."""
+    name = _LAYERS.sub("model.layers.", name).removeprefix("transformer.")
+    name = re.sub(r"^(model\.)?decoder\.", "model.", name)
     match = _LANGUAGE.match(name)
     if not match:
         return name

@@ -65,6 +65,9 @@ _VISION = {
 }  # fmt: skip
 _SECTIONS = {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [2, 3, 3]}
 _GEMMA = {"head_dim": 16, "sliding_window": 3, "query_pre_attn_scalar": 24}
+_WHOLE = {"has_groups": False}
+_GPT = {**_WHOLE, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_inner": 96}
+_FALCON = {**_WHOLE, "ffn_hidden_size": 96, "bias": False, "alibi": False}
 MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "llama": ("Llama", {"rope_scaling": _LLAMA3}),
     "llama yarn": (
@@ -196,6 +199,26 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
             "logits_scaling": 2.0,
         },
     ),
+    "minimax": (
+        "MiniMaxM2",
+        {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "rotary_dim": 8},
+    ),
+    "glm": ("Glm", {"head_dim": 16, "attention_bias": True}),
+    "helium": ("Helium", {"head_dim": 16}),
+    "nemotron": ("Nemotron", {"head_dim": 16}),
+    "olmo": ("Olmo", {"clip_qkv": 0.5}),
+    "phi": ("Phi", {"partial_rotary_factor": 0.5}),
+    "gpt2": ("GPT2", _GPT),
+    "starcoder": ("GPTBigCode", {**_GPT, "multi_query": True}),
+    "neox": ("GPTNeoX", {**_WHOLE, "rotary_pct": 0.5}),
+    "gptj": ("GPTJ", {**_GPT, "rotary_dim": 8}),
+    "falcon": ("Falcon", {"multi_query": True, "parallel_attn": True, **_FALCON}),
+    "falcon of groups": (
+        "Falcon",
+        {"new_decoder_architecture": True, "num_kv_heads": 2, **_FALCON},
+    ),
+    "opt": ("OPT", {**_WHOLE, "ffn_dim": 96, "word_embed_proj_dim": 64, "pad_token_id": 1}),
+    "bitnet": ("BitNet", {}),
     "hunyuan": ("HunYuanDenseV1", {"head_dim": 16, "rope_parameters": _ALPHA}),
     "hunyuan experts": (
         "HunYuanMoEV1",
@@ -244,6 +267,8 @@ def adapter_of(name: str, weights: Mapping[str, Array]) -> tuple[Any, float, dic
 def options_of(name: str) -> dict[str, Any]:
     """The options of a configuration."""
     options = {**_SIZES, **MODELS[name][1]}
+    if not options.pop("has_groups", True):
+        del options["num_key_value_heads"]
     if "vision_config" not in options:
         return options
     vision = options.pop("vision_config")

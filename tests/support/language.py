@@ -16,6 +16,17 @@ from tokenizers.pre_tokenizers import ByteLevel
 Array = Any
 
 
+_GPT = ("gpt2", "starcoder", "gptneox", "falcon", "phi2", "nemotron", "orion", "olmo")
+_JOINED = ("phi3", "chatglm", "gpt2", "starcoder", "gptneox", "falcon", "qwen", "phi2")
+_UNGATED = (
+    "glm4",
+    "starcoder2",
+    "arcee",
+    *(each for each in _GPT if each not in ("orion", "olmo")),
+)
+_PLACED = ("gpt2", "starcoder")
+
+
 @dataclass(frozen=True)
 class Shape:
     """A model: its sizes and what its architecture asks for."""
@@ -45,12 +56,12 @@ class Shape:
     @property
     def is_centered(self) -> bool:
         """Whether norms are those of LayerNorm."""
-        return self.architecture in ("command-r", "cohere2", "stablelm", "starcoder2")
+        return self.architecture in ("command-r", "cohere2", "stablelm", "starcoder2", *_GPT)
 
     @property
     def is_parallel(self) -> bool:
         """Whether attention and network read the same norm."""
-        return self.architecture in ("command-r", "cohere2")
+        return self.architecture in ("command-r", "cohere2", "phi2", "falcon")
 
     @property
     def is_interleaved(self) -> bool:
@@ -188,6 +199,33 @@ SHAPES = {
 }  # fmt: skip
 """A small model of each architecture."""
 
+UNDEFINED = {
+    "minimax-m2": Shape("minimax-m2", experts=6, chosen=3, feed=32, rope_length=8, metadata={
+        "expert_gating_func": 2,
+    }),
+    "exaone": Shape("exaone"),
+    "internlm2": Shape("internlm2"),
+    "xverse": Shape("xverse"),
+    "orion": Shape("orion"),
+    "qwen": Shape("qwen", kv_heads=4, metadata={"feed_forward_length": 192}),
+    "pangu": Shape("pangu-embedded"),
+    "deepseek": Shape("deepseek", layers=3, dense=1, experts=6, chosen=3, feed=32, shared=64,
+        metadata={"expert_weights_scale": 1.5}),
+    "chatglm": Shape("chatglm", rope_length=8),
+    "nemotron": Shape("nemotron", rope_length=8),
+    "olmo": Shape("olmo", metadata={"attention.clamp_kqv": 0.5}),
+    "phi2": Shape("phi2", kv_heads=4, rope_length=8),
+    "gpt2": Shape("gpt2", kv_heads=4),
+    "starcoder": Shape("starcoder", kv_heads=1),
+    "gptneox": Shape("gptneox", kv_heads=4, rope_length=8, metadata={
+        "use_parallel_residual": True,
+    }),
+    "gptneox in turn": Shape("gptneox", kv_heads=4, metadata={"use_parallel_residual": False}),
+    "falcon": Shape("falcon", kv_heads=1),
+    "bitnet": Shape("bitnet", tied=True),
+}  # fmt: skip
+"""Models that are compared with llama.cpp alone."""
+
 IDS = np.random.default_rng(1).integers(0, 100, 9).astype(np.int32)
 
 TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}<|assistant|>"
@@ -208,7 +246,7 @@ KEYS = {
 
 PEER_SHAPES = {
     name: replace(shape, vocabulary=len(TOKENS), metadata={} if name == "phi3" else shape.metadata)
-    for name, shape in SHAPES.items()
+    for name, shape in (SHAPES | UNDEFINED).items()
     if name not in ("exaone4 windows", "deepseek2 lite")
 }
 """Models that llama.cpp reads, too; it leaves the window of phi3 out, and knows by the number of
@@ -285,7 +323,7 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
         keys |= {"attention.key_length_mla": KEY, "attention.value_length_mla": VALUE}
     if shape.query_rank:
         keys["attention.q_lora_rank"] = shape.query_rank
-    if shape.architecture in ("glm4moe", "ernie4_5-moe", "dots1", "deepseek2", "lfm2moe"):
+    if shape.dense or shape.architecture == "deepseek2":
         keys |= {
             "leading_dense_block_count": shape.dense,
             "expert_shared_count": shape.shared // shape.feed,
@@ -319,6 +357,15 @@ _BIASED = {
     "stablelm": (*_QKV, "attn_norm", "ffn_norm"),
     "starcoder2": (*_QKV, "attn_output", "ffn_up", "ffn_down", "attn_norm", "ffn_norm"),
     "glm4moe": _QKV,
+    "pangu-embedded": (*_QKV, "attn_output"),
+    **dict.fromkeys(("chatglm", "qwen"), ("attn_qkv",)),
+    **dict.fromkeys(("nemotron", "orion"), ("attn_norm", "ffn_norm")),
+    "falcon": ("attn_norm",),
+    "phi2": ("attn_qkv", "attn_output", "ffn_up", "ffn_down", "attn_norm"),
+    **dict.fromkeys(
+        ("gpt2", "starcoder", "gptneox"),
+        ("attn_qkv", "attn_output", "ffn_up", "ffn_down", "attn_norm", "ffn_norm"),
+    ),
     "seed_oss": _QKV,
     "gpt-oss": (
         *_QKV,
@@ -337,14 +384,14 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
     queries, keys = shape.heads * shape.head_length, shape.kv_heads * shape.head_length
     has, width = shape.architecture, shape.width
     layer = {"attn_norm": (width,), "attn_output": (width, queries), "ffn_norm": (width,)}
-    if has == "phi3":
-        layer |= {"attn_qkv": (queries + 2 * keys, width), "ffn_up": (2 * shape.feed, width)}
-    elif has in ("glm4", "starcoder2", "arcee"):
-        layer |= {"attn_q": (queries, width), "attn_k": (keys, width), "attn_v": (keys, width)}
-        layer |= {"ffn_up": (shape.feed * (2 if has == "glm4" else 1), width)}
+    if has in _JOINED:
+        layer |= {"attn_qkv": (queries + 2 * keys, width)}
     else:
         layer |= {"attn_q": (queries, width), "attn_k": (keys, width), "attn_v": (keys, width)}
-        layer |= {"ffn_gate": (shape.feed, width), "ffn_up": (shape.feed, width)}
+    is_joined = has in ("phi3", "glm4", "chatglm")
+    if not is_joined and has not in _UNGATED:
+        layer["ffn_gate"] = (shape.feed, width)
+    layer["ffn_up"] = (shape.feed * (2 if is_joined else 1), width)
     layer["ffn_down"] = (width, shape.feed)
     front = dict(layer)
     if shape.experts:
@@ -365,7 +412,8 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
             queries = {"attn_q_a": (shape.query_rank, width), "attn_q_a_norm": (shape.query_rank,)}
             queries["attn_q_b"] = (shape.heads * KEY, shape.query_rank)
         layer |= queries
-    if has in ("glm4moe", "ernie4_5-moe", "dots1", "lfm2moe") or shape.query_rank:
+    biased = ("glm4moe", "ernie4_5-moe", "dots1", "lfm2moe", "minimax-m2")
+    if has in biased or shape.query_rank:
         layer["exp_probs_b"] = (shape.experts,)
     if has == "qwen2moe":
         layer["ffn_gate_inp_shexp"] = (width,)
@@ -374,9 +422,11 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         layer |= {f"ffn_{part}_shexp": (shape.shared, width) for part in ("gate", "up")}
     if shape.normed or has in _NORMED:
         layer |= {"attn_q_norm": (shape.head_length,), "attn_k_norm": (shape.head_length,)}
-    if has in ("olmo2", "olmoe"):
+    if has in ("olmo2", "olmoe", "minimax-m2"):
         layer |= {"attn_q_norm": (queries,), "attn_k_norm": (keys,)}
-    if has in ("olmo2", "exaone4"):
+    if has == "bitnet":
+        layer |= {"attn_sub_norm": (width,), "ffn_sub_norm": (shape.feed,)}
+    if has in ("olmo", "olmo2", "exaone4"):
         del layer["attn_norm"], layer["ffn_norm"]
     if shape.is_parallel:
         del layer["ffn_norm"]
@@ -409,9 +459,16 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         result |= {f"blk.{number}.{part}.bias": layer[part][:1] for part in _BIASED[has]}
         result |= {f"blk.{number}.nextn.eh_proj.weight": (width, 2 * width)}
         result |= {f"blk.{number}.nextn.{part}norm.weight": (width,) for part in "eh"}
-    result["token_embd_norm.weight" if has.startswith("lfm2") else "output_norm.weight"] = (width,)
-    if has in ("stablelm", "starcoder2"):
+    if has != "olmo":
+        result["token_embd_norm.weight" if has.startswith("lfm2") else "output_norm.weight"] = (
+            width,
+        )
+    if has in ("stablelm", "starcoder2", *_GPT) and has != "olmo":
         result["output_norm.bias"] = (width,)
+    if has in _PLACED:
+        result["position_embd.weight"] = (shape.context, width)
+    if has == "phi2":
+        result["output.bias"] = (shape.vocabulary,)
     if not shape.tied:
         result["output.weight"] = (shape.vocabulary, width)
     return result

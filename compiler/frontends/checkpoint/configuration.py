@@ -63,6 +63,19 @@ MODEL_TYPES = {
     "qwen3_vl_moe_text": ARCHITECTURES["qwen3vlmoe"],
     "granitemoe": replace(_LLAMA, divides_logits=True),
     "granitemoeshared": replace(_LLAMA, divides_logits=True),
+    "minimax_m2": ARCHITECTURES["minimax-m2"],
+    "glm": ARCHITECTURES["chatglm"],
+    "helium": replace(_LLAMA, is_interleaved=True),
+    "nemotron": replace(ARCHITECTURES["nemotron"], is_less_one=True),
+    "olmo": replace(ARCHITECTURES["olmo"], is_interleaved=False),
+    "phi": ARCHITECTURES["phi2"],
+    "gpt2": replace(ARCHITECTURES["gpt2"], has_products_in_columns=True),
+    "gpt_bigcode": replace(ARCHITECTURES["starcoder"], joins_heads=True),
+    "gpt_neox": replace(ARCHITECTURES["gptneox"], joins_heads=True),
+    "gptj": replace(ARCHITECTURES["phi2"], is_interleaved=True),
+    "falcon": replace(ARCHITECTURES["falcon"], joins_heads=True),
+    "opt": replace(ARCHITECTURES["gpt2"], first_position=2),
+    "bitnet": ARCHITECTURES["bitnet"],
     "hunyuan_v1_dense": ARCHITECTURES["hunyuan-dense"],
     "hunyuan_v1_moe": ARCHITECTURES["hunyuan-moe"],
     "gpt_oss": replace(ARCHITECTURES["gpt-oss"], network_norm="ffn_norm", has_paired_gates=True),
@@ -81,13 +94,20 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "sliding_window": 4096,
         "rope_theta": 1e6,
     },
+    "olmo": {"layer_norm_eps": 1e-5},
+    **{name: {"rotary_pct": 0.5} for name in ("glm", "nemotron", "phi")},
+    "gpt_neox": {"rotary_pct": 0.25},
+    "opt": {"layer_norm_eps": 1e-5},
+    "falcon": {"multi_query": True, "max_position_embeddings": 2048},
+    "gpt_bigcode": {"multi_query": True},
 }
 """What models have whose config.json leaves it out."""
 
 _WITHOUT: dict[str, tuple[str, ...]] = {
     "stablelm": ("use_parallel_residual", "qk_layernorm"),
     "cohere": ("use_qk_norm",),
-    "olmoe": ("clip_qkv",),
+    "falcon": ("alibi",),
+    "gpt2": ("scale_attn_by_inverse_layer_idx",),
 }
 """What a model may have that cannot be compiled."""
 
@@ -115,6 +135,8 @@ _NAMES = {
     "attention.kv_lora_rank": "kv_lora_rank",
     "attention.value_length_mla": "v_head_dim",
     "attention.scale": "attention_multiplier",
+    "attention.clamp_kqv": "clip_qkv",
+    "rope.dimension_count": "rotary_dim",
     "embedding_scale": "embedding_multiplier",
     "residual_scale": "residual_multiplier",
 }
@@ -141,16 +163,30 @@ _OTHER_NAMES = {
     "expert_count": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
     "expert_used_count": ("num_experts_per_tok", "moe_k", "moe_topk"),
     "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "norm_eps"),
+    "attention.layer_norm_epsilon": (
+        *("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon", "norm_eps"),
+    ),
+    "block_count": ("num_hidden_layers", "n_layer"),
+    "embedding_length": ("hidden_size", "n_embd"),
+    "context_length": ("max_position_embeddings", "n_positions"),
+    "attention.head_count": ("num_attention_heads", "n_head"),
+    "attention.head_count_kv": ("num_key_value_heads", "num_kv_heads"),
+    "use_parallel_residual": ("use_parallel_residual", "parallel_attn"),
 }
 """Those that some models call otherwise."""
 
 _SHOWN_ROPE = "rope_parameters."
 _ACTIVATIONS = {
-    "silu": ("silu",),
-    "gelu": ("gelu_pytorch_tanh", "gelu_tanh", "gelu"),
-    "relu2": ("relu2",),
-    "swiglu_oai": ("silu",),
+    **dict.fromkeys(("silu", "swish"), "silu"),
+    **dict.fromkeys(("gelu_pytorch_tanh", "gelu_tanh", "gelu_new", "gelu_fast"), "gelu"),
+    "gelu": "gelu_erf",
+    "relu": "relu",
+    "relu2": "relu2",
 }
+"""What functions are called."""
+_FIXED = ("gemma", "gpt_oss")
+_OWN_ACTIVATIONS = {"gelu": ("gelu", "gelu_erf"), "swiglu_oai": ("silu",)}
+"""What models that have one function only call it."""
 _WINDOW = "sliding_attention"
 
 
@@ -175,12 +211,12 @@ def read_config(folder: Checkpoint) -> Configuration:
         names[key] = next((each for each in others if each in config), others[0])
     if name.startswith("granite"):
         names["logit_scale"] = "logits_scaling"
-    epsilon = "norm_epsilon" if "norm_epsilon" in config else "layer_norm_eps"
-    names["attention.layer_norm_epsilon"] = epsilon
     if not config.get("use_sliding_window", True):
         flat.pop("sliding_window", None)
     if name == "deepseek_v2" and config.get("topk_method", "greedy") == "greedy":
         flat.pop("n_group", None)
+    if config.get("multi_query") and not config.get("new_decoder_architecture"):
+        flat[names["attention.head_count_kv"]] = 1
     keys = Keys(flat, name, names | {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()})
     _check_factors(rope, keys)
     for key in _WITHOUT.get(name, ()):
@@ -191,11 +227,12 @@ def read_config(folder: Checkpoint) -> Configuration:
     if isinstance(window, dict) and window.get("rope_type", "default") != "default":
         keys.problems.append("positions of layers with windows are scaled, which is not supported")
     architecture = _architecture(name, config, local, keys)
-    partial = config.get("partial_rotary_factor", rope.get("partial_rotary_factor"))
+    shares = (each.get("partial_rotary_factor") for each in (config, rope))
+    partial = next((x for x in shares if x is not None), config.get("rotary_pct"))
     if isinstance(partial, (int, float)) and 0 < partial < 1:
         whole = keys.size("embedding_length") // keys.size("attention.head_count")
         length = keys.size("attention.key_length", max(whole, 1))
-        flat["rope.dimension_count"] = int(length * partial)
+        flat["rotary_dim"] = int(length * partial)
     if keys.has("attention.kv_lora_rank"):
         _read_latent(config, flat, keys)
     if keys.has("shortconv.l_cache"):
@@ -213,7 +250,7 @@ def read_config(folder: Checkpoint) -> Configuration:
 def _read_latent(config: Mapping[str, Any], flat: dict[str, Any], keys: Keys) -> None:
     """The features of heads whose keys and values follow from rows."""
     plain, turned = (keys.size(f"qk_{kind}_head_dim") for kind in ("nope", "rope"))
-    flat |= {"attention.key_length_mla": plain + turned, "rope.dimension_count": turned}
+    flat |= {"attention.key_length_mla": plain + turned, "rotary_dim": turned}
     if config.get("rope_interleave", True) is not True:
         keys.problems.append("the key 'rope_interleave' is false, which is not supported")
 
@@ -254,6 +291,8 @@ def _rope_of(config: Mapping[str, Any]) -> tuple[float | None, dict[str, Any]]:
     for key in ("rope_theta", "original_max_position_embeddings"):
         if config.get(key) is not None:
             rope.setdefault(key, config[key])
+    if config.get("rotary_emb_base") is not None:
+        rope.setdefault("rope_theta", config["rotary_emb_base"])
     return local, rope
 
 
@@ -269,10 +308,15 @@ def _architecture(
     name: str, config: Mapping[str, Any], local: float | None, keys: Keys
 ) -> Architecture:
     architecture = MODEL_TYPES[name]
-    activation = config.get("hidden_activation") or config.get("hidden_act", "silu")
-    expected = _ACTIVATIONS[architecture.activation]
-    if activation not in expected:
-        keys.problems.append(f"the activation is {shown(activation)}, expected {expected[0]}")
+    names = ("hidden_activation", "hidden_act", "activation", "activation_function")
+    given = next((config[key] for key in names if config.get(key)), "silu")
+    activation = _ACTIVATIONS.get(given) if isinstance(given, str) else None
+    own = _OWN_ACTIVATIONS.get(architecture.activation) if name.startswith(_FIXED) else None
+    if activation is None or (own and activation not in own):
+        known = [each for each, kind in _ACTIVATIONS.items() if kind in (own or (kind,))]
+        keys.problems.append(f"the activation is {shown(given)}, expected {', '.join(known)}")
+    elif not own:
+        architecture = replace(architecture, activation=activation)
     has_local = architecture.local_rope_base or architecture.has_plain_windows
     if has_local and isinstance(local, (int, float)) and local > 0:
         architecture = replace(architecture, local_rope_base=float(local))

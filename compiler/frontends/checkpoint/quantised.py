@@ -116,9 +116,15 @@ def tensors_of(folder: Checkpoint) -> Mapping[str, GgufTensor]:
     return found
 
 
+_UNUSED = (
+    *(".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"),
+    *(".attention.bias", ".attention.masked_bias"),
+)
+
+
 def is_unused(tensor: str) -> bool:
     """Whether older versions wrote the tensor, which follows from config.json."""
-    return tensor.endswith(".rotary_emb.inv_freq")
+    return tensor.endswith(_UNUSED)
 
 
 def _config_of(config: Config) -> Config | None:

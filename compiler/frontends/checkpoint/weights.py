@@ -50,6 +50,8 @@ class Renamed:
     ) -> None:
         self.folder = folder
         self.is_gemma = c.name.startswith("gemma")
+        self.is_less_one = self.is_gemma or c.architecture.is_less_one
+        self.lies_in_columns = c.architecture.has_products_in_columns
         self.has_columns = c.architecture.has_paired_gates
         self.layer = LAYER | _OTHERWISE.get(c.name, {})
         self.tensors: dict[str, GgufTensor] = {}
@@ -58,7 +60,7 @@ class Renamed:
         tied = bool(config.get("tie_word_embeddings", self.is_gemma or c.name.startswith("cohere")))
         for name, tensor in tensors.items():
             plain = plain_name(name)
-            if is_unused(name) or (tied and plain == "lm_head.weight"):
+            if is_unused(name) or (tied and plain in ("lm_head.weight", "embed_out.weight")):
                 continue
             if has_parts and name.removeprefix("model.").startswith(_OTHER_PARTS):
                 continue
@@ -103,15 +105,21 @@ class CheckpointWeights(Weights):
 
     def __init__(self, file: Renamed, codes: str | None) -> None:
         super().__init__(file)
-        self.is_gemma, self.codes = file.is_gemma, codes
+        self.is_less_one, self.codes = file.is_less_one, codes
         self.has_columns = file.has_columns  # of experts, where others have rows
+        self.lies_in_columns = file.lies_in_columns  # all products
+
+    def rows(self, name: str) -> int:
+        tensor = self.file.tensors.get(name)
+        is_turned = self.lies_in_columns and tensor is not None and len(tensor.shape) == 2
+        return tensor.shape[0] if is_turned and tensor is not None else super().rows(name)
 
     def vector(self, name: str, length: int) -> Value:
         tensor = self.file.tensors.get(name)
         if tensor is not None and tensor.shape == (1, length):
             return self.builder.value("reshape", self._numbers(name, (1, length)), shape=(length,))
         numbers = super().vector(name, length)
-        if self.is_gemma and name.endswith("norm.weight"):
+        if self.is_less_one and name.endswith("norm.weight"):
             return self.builder.value("add", numbers, self.builder.full(1.0, F32, (length,)))
         return numbers
 
@@ -125,10 +133,11 @@ class CheckpointWeights(Weights):
         tensor = self.file.tensors.get(name)
         if isinstance(tensor, CodedTensor):
             return self._of_codes(tensor, name, shape)
-        if len(shape) == 3 and self._lies_in_columns(name, shape):
-            experts, length, k = shape
-            numbers = super()._numbers(name, (experts, k, length), heads)
-            numbers = self.builder.value("transpose", numbers, permutation=(0, 2, 1))
+        if self._lies_in_columns(name, shape):
+            *outer, length, k = shape
+            order = (*range(len(outer)), len(outer) + 1, len(outer))
+            numbers = super()._numbers(name, (*outer, k, length), heads)
+            numbers = self.builder.value("transpose", numbers, permutation=order)
         else:
             numbers = super()._numbers(name, shape, heads)
         is_router = name.endswith(("ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"))
@@ -140,9 +149,11 @@ class CheckpointWeights(Weights):
         return b.value("reshape", made(groups, b), shape=shape)
 
     def _lies_in_columns(self, name: str, shape: tuple[int, ...]) -> bool:
-        """Whether weights of joined experts lie as [experts, k, length]."""
-        if self.has_columns:
-            return True
+        """Whether a weight lies as [..., k, length]."""
+        if len(shape) == 2:
+            return self.lies_in_columns and name.startswith("blk.")
+        if len(shape) != 3 or self.has_columns:
+            return len(shape) == 3
         tensor, own = self.file.tensors.get(name), self.file.name_of(name)
         if tensor is None or tensor.shape != (shape[0], shape[2], shape[1]):
             return False

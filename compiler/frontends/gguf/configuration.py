@@ -4,6 +4,7 @@ differently from others. All that is wrong or not supported is listed in one Com
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class Architecture:
 
     is_interleaved: bool = False  # rotary embedding turns neighbours, not halves
     scales_embedding: bool = False  # by the root of the width
-    activation: str = "silu"  # gelu, the one with tanh; relu2, the square of relu; or swiglu_oai
+    activation: str = "silu"  # or one of those in `feed_forward.py`
     window_period: int = 0  # of so many layers the last attends to all positions; 0: all do
     local_rope_base: float | None = None  # of layers with a window
     large_layers: int = 0  # a model of so many layers scales scores by width / heads
@@ -45,7 +46,10 @@ class Architecture:
     turns_first: bool = False  # norms of heads are behind rotations
     is_centered: bool = False  # norms take the mean away first (LayerNorm)
     has_norms_before: bool = True  # attention and networks; else behind them only
-    is_parallel: bool = False  # both read the same norm, and are added together
+    is_parallel: bool = False  # both read the tokens, by one norm or two, and are added together
+    has_bare_norms: bool = False  # norms have no weights
+    joins_heads: bool = False  # joined projections: of each head of keys its queries, key, value
+    first_position: int = 0  # row of the table of positions that the first token has
     is_gated: bool = True  # networks have a gate
     still_period: int = 0  # of so many layers the last is not rotated; 0: all are
     rotates_windows_only: bool = False  # where some layers have windows
@@ -54,8 +58,11 @@ class Architecture:
     network_norm: str = "ffn_norm"  # the tensor of the norm in front of networks
     yarn_log_unit: float = 1.0  # of yarn_log_multiplier
     has_paired_gates: bool = False  # rows of gate and up of joined experts take turns
+    has_products_in_columns: bool = False  # weights of products lie as [k, length]
+    is_less_one: bool = False  # weights of norms are
 
 
+_GPT = Architecture(is_centered=True, is_gated=False, activation="gelu")
 ARCHITECTURES = {
     "llama": Architecture(is_interleaved=True),
     "qwen2": Architecture(),
@@ -104,6 +111,23 @@ ARCHITECTURES = {
     "lfm2moe": Architecture(gating="sigmoid"),
     "deepseek2": Architecture(normalizes_shares=False, yarn_log_unit=0.1),
     "seed_oss": Architecture(network_norm="post_attention_norm"),
+    "minimax-m2": Architecture(gating="sigmoid"),
+    "exaone": Architecture(),
+    "internlm2": Architecture(is_interleaved=True),
+    "xverse": Architecture(is_interleaved=True),
+    "orion": Architecture(is_centered=True),
+    "qwen": Architecture(),
+    "pangu-embedded": Architecture(),
+    "deepseek": Architecture(is_interleaved=True, normalizes_shares=False),
+    "chatglm": Architecture(is_interleaved=True),
+    "nemotron": Architecture(is_centered=True, is_gated=False, activation="relu2"),
+    "olmo": Architecture(is_interleaved=True, is_centered=True, has_bare_norms=True),
+    "phi2": replace(_GPT, is_parallel=True),
+    "gpt2": replace(_GPT, still_period=1),
+    "starcoder": replace(_GPT, still_period=1),
+    "gptneox": replace(_GPT, is_parallel=True),
+    "falcon": replace(_GPT, is_parallel=True, network_norm="attn_norm"),
+    "bitnet": Architecture(),
     "hunyuan-dense": Architecture(turns_first=True),
     "hunyuan-moe": Architecture(turns_first=True),
     "gpt-oss": Architecture(
@@ -149,7 +173,9 @@ class Configuration:
     epsilon: float
     rope: Rope
     window: int  # positions that a layer with a window sees; 0: all
+    is_parallel: bool
     attention_cap: float  # of scores; 0: none
+    projection_limit: float  # the greatest magnitude of queries, keys and values; 0: none
     logit_cap: float
     experts: int  # 0: layers have one network each
     chosen_experts: int  # by each token
@@ -403,7 +429,9 @@ def _read(
         context=context,
         epsilon=keys.number(f"attention.{epsilon}"),
         window=taps or keys.size("attention.sliding_window", 0),
+        is_parallel=keys.flag("use_parallel_residual", architecture.is_parallel),
         attention_cap=keys.number("attn_logit_softcapping", 0.0),
+        projection_limit=keys.number("attention.clamp_kqv", 0.0),
         logit_cap=keys.number("final_logit_softcapping", 0.0),
         experts=experts,
         chosen_experts=chosen,

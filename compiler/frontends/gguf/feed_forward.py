@@ -7,7 +7,7 @@ rows at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -24,19 +24,21 @@ from ingot.hal.spec import dtype
 __all__ = ["feed_forward"]
 
 F32, I64 = dtype("f32"), dtype("i64")
+Norm = Callable[[Value, str], Value]
 _LEAST = 1e-20  # of a sum of shares
 
 
-def feed_forward(c: Configuration, weights: Weights, x: Value, name: str) -> Value:
-    """What the layer of this name makes of x[count, width]."""
+def feed_forward(c: Configuration, weights: Weights, x: Value, name: str, norm: Norm) -> Value:
+    """What the layer of this name makes of x[count, width]; `norm` is that of the network."""
     if f"{name}.ffn_gate_inp.weight" not in weights:
-        return _network(c, weights, x, name, "", weights.rows(f"{name}.ffn_down.weight"))
+        length = weights.rows(f"{name}.ffn_down.weight")
+        return _network(c, weights, x, name, "", length, norm)
     made = _Mixture(c, weights, name).of(x)
     last = f"{name}.ffn_down_shexp.weight"
     if last not in weights:
         return made
     b = weights.builder
-    shared = _network(c, weights, x, name, "_shexp", weights.rows(last))
+    shared = _network(c, weights, x, name, "_shexp", weights.rows(last), norm)
     if f"{name}.ffn_gate_inp_shexp.weight" not in weights:
         return b.value("add", made, shared)
     gate = weights.vector(f"{name}.ffn_gate_inp_shexp.weight", c.width)
@@ -45,7 +47,13 @@ def feed_forward(c: Configuration, weights: Weights, x: Value, name: str) -> Val
 
 
 def _network(
-    c: Configuration, weights: Weights, x: Value, name: str, suffix: str, length: int
+    c: Configuration,
+    weights: Weights,
+    x: Value,
+    name: str,
+    suffix: str,
+    length: int,
+    norm: Norm,
 ) -> Value:
     b = weights.builder
     if not c.architecture.is_gated:
@@ -58,7 +66,10 @@ def _network(
     else:
         joined = weights.linear(x, f"{name}.ffn_up{suffix}", 2 * length)
         gate, up = (part(joined, 1, i * length, (i + 1) * length, b) for i in (0, 1))
-    return weights.linear(_gated(gate, up, c, b), f"{name}.ffn_down{suffix}", c.width)
+    hidden = _gated(gate, up, c, b)
+    if f"{name}.ffn_sub_norm.weight" in weights:
+        hidden = norm(hidden, f"{name}.ffn_sub_norm")
+    return weights.linear(hidden, f"{name}.ffn_down{suffix}", c.width)
 
 
 def _gated(gate: Value, up: Value, c: Configuration, b: Builder) -> Value:
@@ -73,12 +84,16 @@ def _gated(gate: Value, up: Value, c: Configuration, b: Builder) -> Value:
 
 
 def _active(x: Value, activation: str, b: Builder) -> Value:
+    """silu; gelu, the one with tanh; gelu_erf, that without; relu; or relu2, its square."""
     shape = tensor_type(x).shape
     if activation == "silu":
         return b.value("mul", x, b.value("logistic", x))
-    if activation == "relu2":
+    if activation in ("relu", "relu2"):
         positive = b.value("max", x, b.full(0.0, F32, shape))
-        return b.value("mul", positive, positive)
+        return positive if activation == "relu" else b.value("mul", positive, positive)
+    if activation == "gelu_erf":
+        share = b.value("erf", times(x, 0.5**0.5, b))
+        return times(b.value("mul", x, b.value("add", share, b.full(1.0, F32, shape))), 0.5, b)
     cube = b.value("mul", b.value("mul", x, x), x)
     inner = b.value("add", x, times(cube, 0.044715, b))
     share = b.value("tanh", times(inner, (2 / np.pi) ** 0.5, b))

@@ -45,6 +45,8 @@ class Transformer:
         self.turns = {local: self._turns(local) for local in self._kinds()}
         self.warmth = self._warmth() if self.c.temperature_scale else None
         x = self._scaled(self.weights.embedding(ids, self.c.width), self.c.embedding_scale)
+        if "position_embd.weight" in self.weights:
+            x = self.b.value("add", x, self._placed())
         for layer in self.c.built:
             with self.b.at(f"blk.{layer}"):
                 x = self._layer(x, layer)
@@ -66,14 +68,18 @@ class Transformer:
 
     def _layer(self, x: Value, layer: int) -> Value:
         name, architecture = f"blk.{layer}", self.c.architecture
-        normed = self._norm(x, f"{name}.attn_norm") if architecture.has_norms_before else x
+        first = f"{name}.attn_norm_2"
+        first = first if f"{first}.weight" in self.weights else f"{name}.attn_norm"
+        normed = self._norm(x, first) if architecture.has_norms_before else x
         mix = self._convolution if self.c.convolved[layer] else self._attention
         y = mix(normed, layer)
-        front = f"{name}.{architecture.network_norm}"
+        front, before = f"{name}.{architecture.network_norm}", x
         x = self._added(x, y, f"{name}.post_attention_norm", front)
-        if not architecture.is_parallel:
+        if not self.c.is_parallel:
             normed = self._norm(x, front) if architecture.has_norms_before else x
-        y = feed_forward(self.c, self.weights, normed, name)
+        elif f"{front}.weight" in self.weights:
+            normed = self._norm(before, front)
+        y = feed_forward(self.c, self.weights, normed, name, self._norm)
         return self._added(x, y, f"{name}.post_ffw_norm", front)
 
     def _added(self, x: Value, y: Value, norm: str, front: str) -> Value:
@@ -98,8 +104,11 @@ class Transformer:
         factor = b.value("rsqrt", b.value("add", mean, epsilon))
         dimensions = tuple(range(len(shape) - 1))
         factor = b.value("broadcast", factor, shape=shape, dimensions=dimensions)
+        y = b.value("mul", x, factor)
+        if self.c.architecture.has_bare_norms:
+            return y
         weight = b.broadcast_to(self.weights.vector(f"{name}.weight", length), shape)
-        y = b.value("mul", b.value("mul", x, factor), weight)
+        y = b.value("mul", y, weight)
         if f"{name}.bias" not in self.weights:
             return y
         bias = self.weights.vector(f"{name}.bias", length)
@@ -155,7 +164,7 @@ class Transformer:
             latent = LatentAttention(c, c.latent, self.weights, name, self._norm, turn)
             y = latent.values(self.cache.attend(*latent.projections(x), layer, None))
             return self.weights.linear(y, f"{name}.attn_output", c.width)
-        q, k, v = self._projections(x, name)
+        q, k, v = (self._limited(each) for each in self._projections(x, name))
         q = self._heads(q, c.heads, c.key_length, f"{name}.attn_q_norm", layer)
         k = self._heads(k, c.kv_heads, c.key_length, f"{name}.attn_k_norm", layer)
         if self.warmth is not None:
@@ -167,6 +176,8 @@ class Transformer:
         sinks = f"{name}.attn_sinks.weight"
         given = self.weights.vector(sinks, c.heads) if sinks in self.weights else None
         y = self.cache.attend(q, k, v, layer, given)
+        if f"{name}.attn_sub_norm.weight" in self.weights:
+            y = self._norm(y, f"{name}.attn_sub_norm")
         return self.weights.linear(y, f"{name}.attn_output", c.width)
 
     def _projections(self, x: Value, name: str) -> Sequence[Value]:
@@ -176,15 +187,43 @@ class Transformer:
         lengths = (c.heads * c.key_length, c.kv_heads * c.key_length, c.kv_heads * c.value_length)
         if f"{name}.attn_qkv.weight" in self.weights:
             joined = self.weights.linear(x, f"{name}.attn_qkv", sum(lengths))
+            groups = c.kv_heads if c.architecture.joins_heads else 1
+            parts = self._reshaped(joined, self.count, groups, sum(lengths) // groups)
             ends = np.cumsum(lengths).tolist()
-            return [
-                self._part(joined, 1, end - n, end) for end, n in zip(ends, lengths, strict=True)
-            ]
+            q, k, v = (
+                self._reshaped(
+                    self._part(parts, 2, (end - length) // groups, end // groups),
+                    *(self.count, length),
+                )
+                for end, length in zip(ends, lengths, strict=True)
+            )
+            return [self._halves(q, c.heads, turned), self._halves(k, c.kv_heads, turned), v]
         turns = ((c.heads, turned), (c.kv_heads, turned), (c.kv_heads, 0))
         return [
             self.weights.linear(x, f"{name}.attn_{part}", length, turn)
             for part, length, turn in zip("qkv", lengths, turns, strict=True)
         ]
+
+    def _halves(self, x: Value, heads: int, paired: int) -> Value:
+        """x[count, length], the pairs of neighbours in the first features of heads as halves."""
+        (count, length), b = tensor_type(x).shape, self.b
+        if not paired:
+            return x
+        split = self._reshaped(x, count, heads, known_dim(length) // heads)
+        pairs = self._reshaped(self._part(split, 2, 0, paired), count, heads, paired // 2, 2)
+        pairs = b.value("transpose", pairs, permutation=(0, 1, 3, 2))
+        parts = [self._reshaped(pairs, count, heads, paired)]
+        if paired < known_dim(length) // heads:
+            parts.append(self._part(split, 2, paired, known_dim(length) // heads))
+        return self._reshaped(b.value("concatenate", *parts, axis=2), count, length)
+
+    def _limited(self, x: Value) -> Value:
+        """x, no farther from 0 than projections may be."""
+        if not self.c.projection_limit:
+            return x
+        shape, limit = tensor_type(x).shape, self.c.projection_limit
+        least, most = (self.b.full(sign * limit, F32, shape) for sign in (-1.0, 1.0))
+        return self.b.value("clamp", least, x, most)
 
     def _heads(self, x: Value, heads: int, length: int, norm: str, layer: int) -> Value:
         """[count, heads, length], normalized if the model does, all heads at once or each, and
@@ -239,6 +278,13 @@ class Transformer:
         if c.rope.scale != 1 and not is_plain:
             turns = [self._times(each, c.rope.scale) for each in turns]
         return turns[0], turns[1]
+
+    def _placed(self) -> Value:
+        """What is learned of the tokens' positions, f32[count, width]."""
+        first, places = self.c.architecture.first_position, self.cache.positions
+        if first:
+            places = self.b.value("add", places, self.b.full(first, dtype("i64"), (self.count,)))
+        return self.weights.positions(places, (self.c.context + first, self.c.width))
 
     def _positions(self) -> Value:
         """Of the tokens in their texts, f32[count]."""

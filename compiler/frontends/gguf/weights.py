@@ -118,6 +118,11 @@ class Weights:
             y = self.columns_of(y, name, heads)
             if self.adapters is not None and name in self.adapters:
                 y = self.adapters.added(y, x, name, heads, self.builder)
+            if f"{name}.scale" in self:
+                scale = self._numbers(f"{name}.scale", (1,))
+                shape = tensor_type(y).shape
+                scale = self.builder.value("reshape", scale, shape=())
+                y = self.builder.value("mul", y, self.builder.broadcast_to(scale, shape))
             if f"{name}.bias" not in self:
                 return y
             bias = self._numbers(f"{name}.bias", (length,), heads)
@@ -143,13 +148,20 @@ class Weights:
 
     def embedding(self, ids: Value, width: int) -> Value:
         """Rows of the table, f32[s, width]. An id outside of it ends the call."""
-        name = "token_embd.weight"
+        is_read_twice = "output.weight" not in self
+        return self._rows("token_embd.weight", ids, (self.vocabulary, width), is_read_twice)
+
+    def positions(self, places: Value, shape: tuple[int, int]) -> Value:
+        """Rows of the table of positions, which has this shape."""
+        return self._rows("position_embd.weight", places, shape, False)
+
+    def _rows(self, name: str, ids: Value, shape: tuple[int, int], is_read_twice: bool) -> Value:
+        """Rows of a table. `is_read_twice`: products read it, too."""
         with self.builder.at(name):
-            tensor = self._found(name, (self.vocabulary, width))
+            tensor = self._found(name, shape)
             if tensor is None:
-                return self.builder.full(0.0, F32, (*tensor_type(ids).shape, width))
-            is_read_twice = "output.weight" not in self and tensor.type.count > 1
-            if is_read_twice or tensor.type.name not in DECODED:
+                return self.builder.full(0.0, F32, (*tensor_type(ids).shape, shape[1]))
+            if (is_read_twice and tensor.type.count > 1) or tensor.type.name not in DECODED:
                 # Products with the table keep codes in panels, where rows are found, too.
                 table = self._numbers(name, tensor.shape)
                 return self.builder.value("take", table, ids, axis=0, mode="check")

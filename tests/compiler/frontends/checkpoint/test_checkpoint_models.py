@@ -119,10 +119,10 @@ def test_what_is_wrong_is_told_with_the_names_of_the_folder(tmp_path: Path) -> N
     assert "'model.layers.1.mlp.up_proj.weight' has the shape [96, 32], expected [96, 64]" in text
     text = _refused(tmp_path, extra__weight=np.zeros(3, np.float32))
     assert "1 tensors belong to nothing that llama is known to have: 'extra.weight'" in text
-    text = _refused(tmp_path, {"hidden_size": None, "rms_norm_eps": -1.0, "hidden_act": "relu"})
+    text = _refused(tmp_path, {"hidden_size": None, "rms_norm_eps": -1.0, "hidden_act": "relu6"})
     assert "the key 'hidden_size' is missing" in text
     assert "the key 'rms_norm_eps' is -1.0, expected a positive number" in text
-    assert "the activation is 'relu', expected silu" in text
+    assert "the activation is 'relu6', expected silu, swish, gelu_py" in text
     text = _refused(tmp_path, {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4}})
     assert "positions are scaled as 'dynamic'" in text
     rope = {

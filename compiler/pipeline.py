@@ -28,6 +28,7 @@ from ingot.compiler.dispatch.place_lists import place_lists
 from ingot.compiler.dispatch.place_scalars import place_scalars
 from ingot.compiler.dispatch.share_numbers import share_numbers
 from ingot.compiler.dispatch.share_shapes import share_shapes
+from ingot.compiler.dispatch.share_widths import share_widths
 from ingot.compiler.dispatch.specialize import specialize as add_specialized
 from ingot.compiler.dispatch.speculate_steps import speculate_steps
 from ingot.compiler.driver import Driver, Pass
@@ -90,6 +91,9 @@ DISPATCH_PASSES: tuple[Pass, ...] = (
     expand_calls,
     share_shapes,
 )
+
+LANE_PASSES: tuple[Pass, ...] = (share_widths,)
+"""What comes behind them for targets without work items, whose tiles do not depend on widths."""
 
 QUEUE_PASSES: tuple[Pass, ...] = (expand_scaled, speculate_steps)
 """What comes before DISPATCH_PASSES for devices whose queue runs behind the host."""
@@ -303,7 +307,7 @@ def _begin(
     with suppress(Error):  # what is wrong the whole tells, too
         module = driver.passes(module, GRAPH_PASSES)
         targets = [each for each in choose(module) if not each.runs_behind]
-        module = driver.passes(module, passes if targets else ())
+        module = driver.passes(module, (*passes, *LANE_PASSES) if targets else ())
         for target in targets:
             build = building(target)
             build.begin_all(driver.step("lower_kernels", partial(build.lower, module)))
@@ -327,8 +331,9 @@ def _finish(
         driver.prefix = f"{target.name}." if len(targets) > 1 else ""
         first_kernel = sum(len(each.kernels) for each in made)
         source = module if target is targets[-1] else copy_module(module)
-        first_passes = QUEUE_PASSES if target.runs_behind else ()
-        lowered = driver.passes(source, (*first_passes, *passes))
+        lowered = driver.passes(
+            source, (*QUEUE_PASSES, *passes) if target.runs_behind else (*passes, *LANE_PASSES)
+        )
         with given_kernels(own.kernels):
             build = building(target)
             made.append(_lower_target(lowered, target, build, data, first_kernel, driver))

@@ -115,6 +115,7 @@ class Former:
         self.definitions: dict[str, Group] = {}  # what must run before a symbol is known
         self.bodies: dict[Op, list[Former]] = {}
         self.waiting = waiting_codes(block)
+        self.reduced = {op.operands[0] for op in block.ops if op.name in REDUCTIONS}
         for op in block.ops:
             self._visit(op)
 
@@ -183,6 +184,8 @@ class Former:
     def _visit_elementwise(self, op: Op) -> None:
         if self._widens_codes(op):
             self._float(op, 0)
+        elif self._is_computed_by_reduction(op):
+            self._float(op, 1)
         elif not self._join_above(op):
             self._float(op, 8 if op.name in COSTLY else 1)
 
@@ -195,6 +198,21 @@ class Former:
             return False
         old, new = tensor_type(op.operands[0]).dtype, tensor_type(op.result).dtype
         return old.is_integer and old.bits == 8 and new.is_float
+
+    def _is_computed_by_reduction(self, op: Op) -> bool:
+        """Whether a reduction alone reads what a cheap op makes of a product that others read, too,
+        such as squares: that reads the product, and no squares lie in memory."""
+        product = op.operands[0]
+        group = self.group_of.get(product)
+        return (
+            group is not None
+            and group.kind in ("contraction", "window")
+            and op.name not in COSTLY
+            and op.result in self.reduced
+            and self.uses[op.result] == 1
+            and {*op.operands} == {product}
+            and self.uses[product] > len(op.operands)
+        )
 
     def _join_above(self, op: Op) -> bool:
         """Add an element-wise op to the highest group that it reads, if that takes it."""

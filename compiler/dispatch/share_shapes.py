@@ -22,7 +22,7 @@ from ingot.compiler.ir import Function, Module, Op, Region, TensorType, Type, cl
 from ingot.compiler.ir.attributes import RuleError, rows_of
 from ingot.compiler.ir.dims import Dim, symbol
 
-__all__ = ["share_shapes"]
+__all__ = ["share_shapes", "shared_entries"]
 
 _Sizes = tuple[int, ...]
 """A dim of each of some entries."""
@@ -30,32 +30,47 @@ _Sizes = tuple[int, ...]
 
 def share_shapes(module: Module) -> Module:
     """Make entries of `init` that differ in dims alone one entry; returns the module."""
+    others = {
+        op.attributes.entry
+        for function in module.functions.values()
+        if not is_init(function.name)
+        for op in walk(function)
+        if isinstance(op.attributes, Call)
+    }
+
+    def is_shared(entry: Function) -> bool | None:
+        return (entry.name not in others and not entry.symbols and _is_map(entry)) or None
+
+    return shared_entries(module, is_shared)
+
+
+def shared_entries(module: Module, kind: Callable[[Function], object]) -> Module:
+    """Make entries of a kind, which is not None, one entry if they differ in dims alone; returns
+    the module."""
+    alike: dict[object, list[Function]] = {}
+    for entry in entries_of(module):
+        own = kind(entry)
+        if own is not None:
+            key = (own, region_key(_with_dims(entry.body, lambda _: 0)))
+            alike.setdefault(key, []).append(entry)
     calls: dict[str, list[Op]] = {}
-    others: set[str] = set()
     for function in module.functions.values():
         for op in walk(function):
             if isinstance(op.attributes, Call):
                 calls.setdefault(op.attributes.entry, []).append(op)
-                if not is_init(function.name):
-                    others.add(op.attributes.entry)
-    alike: dict[object, list[Function]] = {}
-    for entry in entries_of(module):
-        if entry.name not in others and not entry.symbols and _is_map(entry):
-            alike.setdefault(region_key(_with_dims(entry.body, lambda _: 0)), []).append(entry)
     for entries in alike.values():
-        sizes = _Symbols()
+        sizes = _Symbols(len(entries[0].symbols))
         body = _shared(entries, sizes) if len(entries) > 1 else None
         if body is None:
             continue
         first = entries[0].name
-        bounds: dict[str, tuple[int, int | None]] = {
-            name: (min(each), max(each)) for name, each in sizes.named.items()
-        }
-        module.functions[first] = replace(entries[0], body=body, symbols=bounds)
+        bounds = {name: (min(each), max(each)) for name, each in sizes.named.items()}
+        symbols = {**entries[0].symbols, **bounds}
+        module.functions[first] = replace(entries[0], body=body, symbols=symbols)
         for place, entry in enumerate(entries):
             dims = tuple(each[place] for each in sizes.named.values())
             for op in calls[entry.name]:
-                op.attributes = Call(first, dims)
+                op.attributes = Call(first, (*Call.of(op).dims, *dims))
             if place:
                 del module.functions[entry.name]
     return module
@@ -82,10 +97,12 @@ def _with_dims(region: Region, change: Callable[[int], Dim]) -> Region:
 
     copy = clone_region(region, {}, type_of)
     for op in copy.block.ops:
-        own = vars(op.attributes)
-        dims = [name for name in own if rows_of(type(op.attributes))[name].kind.name == "dims"]
-        if dims:
-            op.attributes = replace(op.attributes, **{each: changed(own[each]) for each in dims})
+        own, rows = vars(op.attributes), rows_of(type(op.attributes))
+        dims = {name: changed(each) for name, each in own.items() if rows[name].kind.name == "dims"}
+        one = [name for name in own if rows[name].kind.name == "dim"]
+        if dims or one:
+            single = {name: changed((own[name],))[0] for name in one}
+            op.attributes = replace(op.attributes, **dims, **single)
     return copy
 
 
@@ -101,9 +118,11 @@ def _dims_of(region: Region) -> list[int]:
 
 
 class _Symbols:
-    """The symbols that sizes are multiples of. `named`: what they are in each entry."""
+    """The symbols that sizes are multiples of, behind the first ones, which entries have. `named`:
+    what they are in each entry."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
+        self.first = first
         self.named: dict[str, _Sizes] = {}
 
     def dim(self, sizes: _Sizes) -> Dim:
@@ -118,7 +137,7 @@ class _Symbols:
         for (a, x), (b, y) in combinations_with_replacement(self.named.items(), 2):
             if tuple(map(int.__mul__, x, y)) == least:
                 return symbol(a) * symbol(b) * factor
-        name = f"s{len(self.named)}"
+        name = f"s{self.first + len(self.named)}"
         self.named[name] = least
         return symbol(name) * factor
 

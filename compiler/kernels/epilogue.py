@@ -131,6 +131,8 @@ class Epilogue:
         live: Index = b.sub(b.dim(columns), first)
         if isinstance(columns, int):
             live = width - PANEL + (columns % PANEL or PANEL)
+        elif columns % PANEL == 0:
+            live = width
         put = partial(self._put, sums, tile, row, first, rows)
         if live == width:
             put(width)

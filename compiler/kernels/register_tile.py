@@ -74,14 +74,9 @@ def choose_columns(panels: Dim, target: TargetInfo, lanes: int) -> int:
     accumulators per row; at least four rows must fit beside them.
     """
     widest = max(1, min(4, target.register_count // (6 * (PANEL // lanes))))
-    if isinstance(panels, int):
-        if panels <= widest:
-            return max(panels, 1)
-        if widest == 4 and panels % 4 and panels % 3 == 0:
-            return 3
-        if widest == 4 and panels % 3 == 0:
-            return 3
-    return widest
+    if isinstance(panels, int) and panels <= widest:
+        return max(panels, 1)
+    return 3 if widest == 4 and panels % 3 == 0 else widest
 
 
 def choose_rows(

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from ingot.compiler.graph.ops import DotScaled
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import ceildiv
 from ingot.compiler.kernels.coding import I32, BlockCoding, Line, coding_of
 from ingot.compiler.kernels.contraction_entry import argument_of, kernel_of, root_of
 from ingot.compiler.kernels.epilogue import Epilogue
@@ -87,7 +88,7 @@ class _Scaled:
         self.a, self.a_scales, self.a_sums = (
             argument_of(function, self.root.operands[place]) for place in (0, 3, 4)
         )
-        self.panels = -(-self.root.attributes.n // PANEL)
+        self.panels = ceildiv(self.root.attributes.n, PANEL)
         self.lanes = min(target.lanes(F32), PANEL)
         self.registers = target.register_count - (2 if target.dot4 else 6)
         self.b = LoopBuilder()

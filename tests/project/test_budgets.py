@@ -18,9 +18,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2525,
+    "compiler": 2530,
     "compiler/bundling": 720,
-    "compiler/dispatch": 2210,
+    "compiler/dispatch": 2260,
     "compiler/frontends": 39105,
     "compiler/graph": 10835,
     "compiler/ir": 2270,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119530
+IN_ALL = 119575
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -61,8 +61,9 @@ def _network(
         hidden = _active(hidden, c.architecture.activation, b)
         return weights.linear(hidden, f"{name}.ffn_down{suffix}", c.width)
     if f"{name}.ffn_gate{suffix}.weight" in weights:
-        gate = weights.linear(x, f"{name}.ffn_gate{suffix}", length)
+        # the last product multiplies both: so the first one is as those of attention are
         up = weights.linear(x, f"{name}.ffn_up{suffix}", length)
+        gate = weights.linear(x, f"{name}.ffn_gate{suffix}", length)
     else:
         joined = weights.linear(x, f"{name}.ffn_up{suffix}", 2 * length)
         gate, up = (part(joined, 1, i * length, (i + 1) * length, b) for i in (0, 1))

@@ -289,7 +289,7 @@ class DotCoded(Attributes):
     which count times the factor of `block` steps of k, in panels as they are. With a `table` of 16
     numbers of i8 codes are places in it. Codes of `coding` f8e4m3fn are its bits, NaN is 480."""
 
-    n: int
+    n: Dim
     coding: DType
     group: int
     bits: int = field(default=0, metadata=LEFT_OUT)

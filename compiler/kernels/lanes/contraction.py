@@ -187,7 +187,7 @@ class _Contraction:
         panel = b.mul(b.workgroup(1), width * schedule.block_tiles)
         if schedule.block_tiles > 1:
             self._wide_block(row, rows, panel)
-        elif isinstance(self.panels, int) and self.panels % width == 0:
+        elif self.panels % width == 0:
             self._column_block(row, rows, panel, schedule.tile)
         else:
             self._uneven_columns(row, rows, panel)

@@ -182,9 +182,11 @@ class Build:
         found: list[tuple[_File, Variant]] = []
         for variant, each in kernels.items():
             files = kernel_files(each, printed=self._printed)
-            found += [(file, variant) for file in files if file.count and len(files) > 1]
+            found += [(file, variant) for file in files if len(files) > 1]
         with _telling():
-            for file, variant in sorted(found, key=lambda each: -len(each[0].text)):
+            # checks include little, and take longer than kernels of as much text
+            found.sort(key=lambda each: (each[0].count > 0, -len(each[0].text)))
+            for file, variant in found:
                 path = self.folder() / "kernels_0.c"
                 self.compile(find_compiler(variant), variant, file, path)
 

@@ -138,6 +138,24 @@ def test_reductions_of_what_a_row_region_reads_are_in_it() -> None:
     assert found == [["reduce", "reduce", "exp", "mul", "reduce"], ["reduce"]]
 
 
+def test_squares_of_a_product_that_others_read_do_not_lie_in_memory() -> None:
+    def build(b: Builder, x: Value, w: Value, bias: Value) -> list[Value]:
+        y = dense(b, x, w, bias)
+        return [y, b.value("reduce", b.value("mul", y, y), axes=(1,), kind="add")]
+
+    found = regions(program(build, (B, 8), (8, 8), (8,)))
+    assert found == [["dot_general", "add"], ["mul", "reduce"]]
+
+
+def test_squares_of_a_product_that_nobody_else_reads_are_what_lies_in_memory() -> None:
+    def build(b: Builder, x: Value, w: Value, bias: Value) -> list[Value]:
+        y = dense(b, x, w, bias)
+        return [b.value("reduce", b.value("mul", y, y), axes=(1,), kind="add")]
+
+    found = regions(program(build, (B, 8), (8, 8), (8,)))
+    assert found == [["dot_general", "add", "mul"], ["reduce"]]
+
+
 def test_a_residual_add_without_contraction_joins_the_row_region() -> None:
     module = program(lambda b, x, y: [layer_norm(b, b.op("add", x, y))], (B, 8), (B, 8))
     assert len(regions(module)) == 1

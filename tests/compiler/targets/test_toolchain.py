@@ -671,24 +671,24 @@ def test_compilers_step_back_for_who_waits_for_them() -> None:
     group.leave(process)
 
 
-def test_files_of_known_kernels_are_begun_the_longest_first(
+def test_checks_are_begun_first_and_then_the_longest_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Also across variants; each is compiled once, whoever asks for it then."""
     monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1000)
-    lengths: list[int] = []
+    files: list[tuple[bool, int]] = []
     compile = toolchain.Build.compile
 
     def noted(self: toolchain.Build, *arguments: Any) -> Any:
-        lengths.append(len(arguments[2].text))
+        files.append((arguments[2].count > 0, -len(arguments[2].text)))
         return compile(self, *arguments)
 
     monkeypatch.setattr(toolchain.Build, "compile", noted)
     made = {VARIANTS[name]: kernels() for name in ("x86-64-v3", "x86-64-v2")}
     with toolchain.building_executables(Cache(tmp_path)) as build:
         build.begin_files(made)
-        assert len(lengths) > 2
-        assert lengths == sorted(lengths, reverse=True)
+        assert {True, False} == {has_kernels for has_kernels, _ in files}
+        assert files == sorted(files)
         begun = dict(build._begun)
         first = build.executable(made)(lambda done, count: None)
         assert begun.items() <= build._begun.items()

@@ -166,7 +166,8 @@ class Model(Uncopied):
         Calls that run meanwhile, on other threads and forks, end with the old ones; later ones have
         the new ones, and the old ones are freed. State stays. Where this raises nothing has
         changed: NotFound names parameters that are missing, or there is none of that scope;
-        InvalidArgument for a wrong dtype or shape; else as `load`.
+        InvalidArgument for a wrong dtype or shape; else as `load`. DataLoss that says that a file
+        was written to meanwhile is the one exception: what was read of it is in use.
         """
         if parameters is None:
             raise InvalidArgument("parameters is None; pass those that are to be used")

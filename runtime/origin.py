@@ -19,9 +19,9 @@ from ingot.hal.device import Device
 from ingot.hal.errors import Error, FailedPrecondition
 from ingot.hal.file_kind import HEAD_LENGTH
 from ingot.hal.whole_file import open_regular
-from ingot.runtime.parameters import Sources, flat
+from ingot.runtime.parameters import Sources, files_of, flat
 from ingot.runtime.program import Program, named_sources
-from ingot.runtime.shared_weights import facts_of, files_of
+from ingot.runtime.shared_weights import facts_of
 
 __all__ = ["Origin", "head_of", "origin_of", "remember", "shared_program"]
 

@@ -6,12 +6,13 @@ import mmap
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ingot.hal.checkpoint import INDEX, Checkpoint
+from ingot.hal.checkpoint import INDEX, Checkpoint, files_of_index
 from ingot.hal.device import instance
 from ingot.hal.errors import DataLoss, Error, InvalidArgument, NotFound
 from ingot.hal.file_kind import START_LENGTH
@@ -23,7 +24,7 @@ from ingot.runtime.frame import bytes_of
 from ingot.runtime.signature import read_parameters
 from ingot.runtime.tensors import bits_of_parameter
 
-__all__ = ["Sources", "flat", "is_zarr", "open_parameters"]
+__all__ = ["Sources", "files_of", "flat", "is_zarr", "open_parameters", "times_of"]
 
 _PACKED_MAGIC = b"INGOTPW\x1a"
 _ZARR = frozenset({"zarr.json", ".zgroup"})  # of a group, of either version
@@ -89,8 +90,9 @@ def open_parameters(modules: Sequence[Any], parameters: Any) -> Iterator[tuple[A
         return
     with ExitStack() as stack:
         finder = _Finder()
-        packed = []
-        for scope, source in flat(parameters):
+        packed, sources = [], flat(parameters)
+        times = times_of(sources)
+        for scope, source in sources:
             if not isinstance(source, Mapping) and _start(source).startswith(_PACKED_MAGIC):
                 packed.append(ffi.new("char[]", c_text("path", source)))
             else:
@@ -105,6 +107,40 @@ def open_parameters(modules: Sequence[Any], parameters: Any) -> Iterator[tuple[A
             raise NotFound(
                 f"{error}; parameters= has {_some(finder.names()) or 'nothing'}"
             ) from None
+        for path, now in times_of(sources).items():
+            if times.get(path, now) != now:
+                raise DataLoss(
+                    f"'{path}' was written to while it was read, so weights may be of the old and "
+                    "the new one: read it again when it is whole. A file that replaces another "
+                    "one by renaming does no harm"
+                )
+
+
+def times_of(sources: Sources) -> dict[Path, tuple[int, ...]]:
+    """By the files of sources what changes when they are written. Chunks of zarr archives, which
+    are checked, are left out, and what cannot be read, which reading it tells."""
+    found: dict[Path, tuple[int, ...]] = {}
+    for _, source in sources:
+        with suppress(Error, OSError):
+            for each in [] if isinstance(source, Mapping) or is_zarr(source) else _tensors(source):
+                status = os.stat(each)
+                found[each] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return found
+
+
+def _tensors(source: str | os.PathLike[str]) -> list[Path]:
+    path = Path(source)
+    kinds = (".safetensors", ".json")  # a folder may have others, which nobody reads
+    return [each for each in files_of(path) if each == path or each.suffix in kinds]
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a source of weights: itself, an index with those beside it that it names, or
+    those in a folder; in a zarr archive in its folders, too."""
+    if path.is_dir():
+        inside = path.rglob("*") if is_zarr(path) else path.iterdir()
+        return [each for each in sorted(inside) if each.is_file()]
+    return [path, *files_of_index(path)] if path.suffix == ".json" else [path]
 
 
 class _Finder:

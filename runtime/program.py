@@ -98,9 +98,9 @@ class Program(Uncopied):
             options.verify_packed = verify
             arguments = (device.handle.pointer, modules, len(self.modules), weights, options, out)
             check(lib.ingot_program_create(*arguments))
+            keep = (*self._loaded.values(), device, table)
+            self._handle = Handle(out[0], lib.ingot_program_release, *keep)
         del c_scopes
-        keep = (*self._loaded.values(), device, table)
-        self._handle = Handle(out[0], lib.ingot_program_release, *keep)
         raise_kept()
         self.pointer = self._handle.pointer
         self.signatures = tuple(self._signatures())

@@ -33,8 +33,9 @@ from ingot.hal.native import lib, text
 from ingot.hal.spec import DType
 from ingot.hal.whole_file import c_text, write_whole
 from ingot.runtime.origin import Origin, head_of
+from ingot.runtime.parameters import files_of
 from ingot.runtime.program import Program
-from ingot.runtime.shared_weights import digest_of, files_of
+from ingot.runtime.shared_weights import digest_of
 from ingot.runtime.signature import Signature, Value
 from ingot.runtime.state import stream_state
 from ingot.runtime.submission import Submission, why_not_wait

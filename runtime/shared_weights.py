@@ -14,17 +14,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ingot.hal.checkpoint import files_of_index
 from ingot.hal.device import Device
 from ingot.hal.errors import DataLoss, Error, InvalidArgument, NotFound
 from ingot.hal.file_cache import Cache, default_cache
 from ingot.hal.file_kind import HEAD_LENGTH
 from ingot.hal.whole_file import open_regular, write_whole
-from ingot.runtime.parameters import Sources, flat, is_zarr
+from ingot.runtime.parameters import Sources, files_of, flat, times_of
 from ingot.runtime.program import Program
 from ingot.runtime.tensors import bits_of_parameter
 
-__all__ = ["digest_of", "facts_of", "files_of", "load_shared"]
+__all__ = ["digest_of", "facts_of", "load_shared"]
 
 _PREFIX = "weights-"
 _MOST = 32 << 30
@@ -43,6 +42,7 @@ def load_shared(
     cache, sources = default_cache(), flat(() if parameters is None else parameters)
     if cache.folder is None:
         return make(parameters)
+    times = times_of(sources)
     name = _PREFIX + _key(source, device, sources, scope, cache)
     found = cache.file(name)
     if found is None:
@@ -50,6 +50,8 @@ def load_shared(
             found = cache.file(name)  # another process may have made it meanwhile
             if found is None:
                 program = make(parameters)
+                if times_of(sources) != times:  # the name is that of other weights
+                    return program
                 try:
                     write_whole(cache.folder / name, lambda file: program.save_weights(file, scope))
                 except NotFound:  # there is no such scope
@@ -101,15 +103,6 @@ def digest_of(path: Path, cache: Cache) -> bytes:
         found.update(_line(os.path.relpath(each, path)))
         found.update(_of_file(each, cache))
     return found.digest()
-
-
-def files_of(path: Path) -> list[Path]:
-    """The files of a source of weights: itself, an index with those beside it that it names, or
-    those in a folder; in a zarr archive in its folders, too."""
-    if path.is_dir():
-        inside = path.rglob("*") if is_zarr(path) else path.iterdir()
-        return [each for each in sorted(inside) if each.is_file()]
-    return [path, *files_of_index(path)] if path.suffix == ".json" else [path]
 
 
 def facts_of(status: os.stat_result) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ LINES = {
     "csrc/platform": 1415,
     "csrc/vm": 2330,
     "hal": 2715,
-    "runtime": 3215,
+    "runtime": 3235,
     "python/ingot": 4110,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1625,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119575
+IN_ALL = 119600
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

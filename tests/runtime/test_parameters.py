@@ -26,6 +26,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType
 from ingot.compiler.ir.printer import to_text
 from ingot.hal.spec import dtype
+from ingot.runtime import parameters, shared_weights
 from tests.support.devices import best_variant, on_every_device
 
 F32 = dtype("f32")
@@ -426,6 +427,38 @@ def test_shared_files_that_change_places_are_not_taken(path: Path, cache: Path) 
     for w in (W, -W):
         model = ingot.load(path, parameters={"w": w, "b": B}, share_weights=True)
         np.testing.assert_array_equal(model(X), expected(w))
+
+
+def test_files_that_are_written_while_they_are_read_are_refused(
+    path: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the weights would be those before, and the shared file be found as theirs."""
+    weights, find = tmp_path / "weights.safetensors", parameters._Finder.find
+    save_file({"w": W, "b": B}, weights)
+
+    def found(finder: Any, scope: str, key: str, span: Any) -> Any:
+        weights.write_bytes(save({"w": -W, "b": B, "c": B}))
+        return find(finder, scope, key, span)
+
+    for is_shared in (False, True):
+        with monkeypatch.context() as patch:
+            patch.setattr(parameters._Finder, "find", found)
+            with pytest.raises(ingot.DataLoss, match="was written to"):
+                ingot.load(path, parameters=weights, share_weights=is_shared)
+        assert not packed_in(cache)
+        model = ingot.load(path, parameters=weights)
+        np.testing.assert_array_equal(model(X), expected(-W))
+        save_file({"w": W, "b": B}, weights)
+
+    def hashed(*given: Any) -> str:
+        weights.write_bytes(save({"w": -W, "b": B, "c": B}))
+        return name_of(*given)
+
+    name_of = shared_weights._key
+    monkeypatch.setattr(shared_weights, "_key", hashed)
+    model = ingot.load(path, parameters=weights, share_weights=True)
+    np.testing.assert_array_equal(model(X), expected(-W))
+    assert not packed_in(cache)
 
 
 def test_a_process_with_older_weights_loads_those_that_are_there(

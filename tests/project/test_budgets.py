@@ -22,7 +22,7 @@ LINES = {
     "compiler/bundling": 720,
     "compiler/dispatch": 2260,
     "compiler/frontends": 39105,
-    "compiler/graph": 10835,
+    "compiler/graph": 10845,
     "compiler/ir": 2270,
     "compiler/kernels": 14740,
     "compiler/stream": 1620,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119600
+IN_ALL = 119610
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

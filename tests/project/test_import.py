@@ -27,6 +27,11 @@ def test_running_needs_only_numpy_and_the_extension() -> None:
     assert loaded & {*HEAVY, "pycparser"} <= {"numpy"}
 
 
+def test_masks_that_nobody_made_load_nothing() -> None:
+    taken = _loaded_after("import ingot, numpy; ingot.Array.from_numpy(numpy.zeros(3))")
+    assert ("numpy.ma" in taken) == ("numpy.ma" in _loaded_after("import numpy"))
+
+
 @pytest.mark.parametrize("name", ingot.__all__)
 def test_every_public_name_resolves(name: str) -> None:
     assert getattr(ingot, name) is not None

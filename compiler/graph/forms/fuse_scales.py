@@ -57,6 +57,7 @@ __all__ = ["fuse_scales"]
 _FLOATS = ("f32", "f16", "bf16")
 _NARROW = (2, 4)
 """Bits of codes that have a dtype of their own; others are bits of bytes."""
+_WORD = dtype("u32")
 
 
 Part = Callable[[int], int]
@@ -465,7 +466,11 @@ def _code_panels(weight: _Weight, bits: int, builder: Builder) -> Value:
     runs, lines = -(-k * planes[-1] // 32), code_lines(bits, k)
     k, n = runs * 32 // planes[-1], panels * PANEL
     codes = _padded(codes, (n, k) if turned else (k, n), builder)
-    codes = builder.value("reshape", codes, shape=(n, k, 1) if turned else (1, k, n))
+    if turned and len(planes) > 1:  # codes of one plane are made where words are
+        codes = builder.value("reshape", codes, shape=(n, k // 4, 4))
+        codes = builder.value("reinterpret", codes, dtype=_WORD)
+    steps = (n, k // tensor_type(codes).dtype.bytes, 1)
+    codes = builder.value("reshape", codes, shape=steps if turned else (1, k, n))
     words: list[Value] = []
     at = 0
     for width in planes:
@@ -476,33 +481,39 @@ def _code_panels(weight: _Weight, bits: int, builder: Builder) -> Value:
     if not turned:
         total = builder.value("reshape", total, shape=(lines, 4, panels, PANEL))
         return builder.value("transpose", total, permutation=(2, 0, 3, 1))
-    total = builder.value("reshape", total, shape=(panels, PANEL, lines, 4))
-    total = builder.value("reinterpret", total, dtype=dtype("u32"))
+    if tensor_type(total).dtype is CODE:
+        total = builder.value("reshape", total, shape=(panels, PANEL, lines, 4))
+        total = builder.value("reinterpret", total, dtype=_WORD)
+    total = builder.value("reshape", total, shape=(panels, PANEL, lines))
     total = builder.value("transpose", total, permutation=(0, 2, 1))
     return builder.value("reinterpret", total, dtype=CODE)
 
 
 def _words(codes: Value, at: int, bits: int, others: bool, runs: int, builder: Builder) -> Value:
     """So many bits of codes [rows, k, columns] from one on, in the bytes of words
-    [rows, runs, words, 4, columns]. `others`: of the codes may be set, too."""
+    [rows, runs, words, 4, columns]; of words of four codes each [rows, k / 4, 1] as such, with 1
+    for 4. `others`: of the codes may be set, too."""
+    element = tensor_type(codes).dtype
     rows, k, columns = static_shape(codes)
-    count, per = k * bits // (32 * runs), 8 // bits
-    codes = builder.value("reshape", codes, shape=(rows, runs * count, per, 4, columns))
-    shape = (rows, runs * count, 4, columns)
+    four, per = 4 // element.bytes, 8 // bits
+    count = k // (four * per * runs)
+    codes = builder.value("reshape", codes, shape=(rows, runs * count, per, four, columns))
+    shape = (rows, runs * count, four, columns)
+    mask = int.from_bytes(bytes([((1 << bits) - 1) << at] * element.bytes), "little")
     total: Value | None = None
     for place in range(per):
-        start, limit = (0, 0, place, 0, 0), (rows, runs * count, place + 1, 4, columns)
+        start, limit = (0, 0, place, 0, 0), (rows, runs * count, place + 1, four, columns)
         part = builder.value("slice", codes, start=start, limit=limit)
         part = builder.value("reshape", part, shape=shape)
         up = place * bits - at
         if others:
-            part = builder.value("and", part, builder.full(((1 << bits) - 1) << at, CODE, shape))
+            part = builder.value("and", part, builder.full(mask, element, shape))
         if up:
             name = "shift_left" if up > 0 else "shift_right_logical"
-            part = builder.value(name, part, builder.full(abs(up), CODE, shape))
+            part = builder.value(name, part, builder.full(abs(up), element, shape))
         total = part if total is None else builder.value("or", total, part)
     assert total is not None
-    return builder.value("reshape", total, shape=(rows, runs, count, 4, columns))
+    return builder.value("reshape", total, shape=(rows, runs, count, four, columns))
 
 
 def _scale_panels(x: Value, builder: Builder) -> Value:

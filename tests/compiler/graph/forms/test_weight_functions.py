@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
@@ -61,10 +62,14 @@ def test_codes_move_once_and_what_is_left_moves_behind_them() -> None:
         np.testing.assert_allclose(got, times * (x @ weight) + 2 * bias, rtol=1e-5, atol=1e-3)
 
 
-def test_codes_of_rows_become_words_where_they_lie_and_move_as_words() -> None:
+@pytest.mark.parametrize("bits", [8, 6, 5, 3])
+def test_codes_of_rows_become_words_where_they_lie_and_move_as_words(bits: int) -> None:
     block = Block([TensorType(F32, (3, 64))])
     b = Builder(block)
-    codes = b.value("parameter", scope="", key="q", dtype=I8, shape=(40, 2, 32))
+    code = I8 if bits == 8 else dtype("u8")
+    codes = b.value("parameter", scope="", key="q", dtype=code, shape=(40, 2, 32))
+    if bits < 8:
+        codes = b.value("and", codes, b.full((1 << bits) - 1, code, (40, 2, 32)))
     scales = b.value("parameter", scope="", key="s", dtype=F32, shape=(40, 2))
     scales = b.value("broadcast", scales, shape=(40, 2, 32), dimensions=(0, 1))
     weight = b.value("mul", b.value("convert", codes, dtype=F32), scales)
@@ -75,18 +80,19 @@ def test_codes_of_rows_become_words_where_they_lie_and_move_as_words() -> None:
     module = Module()
     module.add(Function("main", Region([block]), ["x"], ["y"]))
     module = simplify(eliminate_dead_code(fuse_scales(module)))
-    moves = [
-        tensor_type(op.operands[0])
-        for op in walk(module.functions["weight.0"])
-        if op.name == "transpose"
-    ]
-    words = [each for each in moves if each.dtype.is_integer]
-    assert [each.dtype.name for each in words] == ["u32"]
+    made = [op for op in walk(module.functions["weight.0"]) if op.operands]
+    found = {(op.name, tensor_type(op.operands[0]).dtype.name) for op in made}
+    words = {pair for pair in found if pair[0] in ("transpose", "slice", "or")} - {
+        ("transpose", "f32")
+    }
+    assert words == {(name, "u32") for name in ("transpose", "slice", "or")[: 3 if bits < 8 else 1]}
     module = split_init(module)
     verify(module, GRAPH)
     rng = np.random.default_rng(0)
-    q = rng.integers(-128, 128, (40, 2, 32)).astype(np.int8)
+    least = -128 if bits == 8 else 0
+    q = rng.integers(least, least + 256, (40, 2, 32)).astype(code.numpy)
     s, x = rng.random((40, 2)).astype(np.float32), rng.standard_normal((3, 64)).astype(np.float32)
     (got,) = interpret(module, "main", [x], {"q": q, "s": s})
-    wanted = x @ (q * s[..., None]).reshape(40, 64).T
+    numbers = q if bits == 8 else q & ((1 << bits) - 1)
+    wanted = x @ (numbers * s[..., None]).reshape(40, 64).T
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-3)

@@ -45,6 +45,12 @@ class Product:
     right: Operand
     dtype: DType
 
+    @property
+    def is_tall(self) -> bool:
+        """Whether it is known to have more rows than columns."""
+        rows, columns = self.rows, self.columns
+        return isinstance(rows, int) and isinstance(columns, int) and rows > columns
+
 
 def is_pointwise(op: Op) -> bool:
     """Whether a conv_packed looks at one pixel for one pixel: a product over channels."""

@@ -36,7 +36,7 @@ MOST_SCRATCH = 1 << 20
 WANTED_WORKGROUPS = 8
 """Into as many a kernel is cut if it can be: threads that common machines have."""
 
-SHARED_WEIGHT, SHARED_STEPS = 1 << 20, 1 << 20
+SHARED_WEIGHT, SHARED_STEPS = 1 << 20, 1 << 19
 """Bytes of a weight that stays in L2 however many workgroups read it, and multiply-adds of one that
 is another thread's share, at least: some microseconds."""
 

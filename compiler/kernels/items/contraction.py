@@ -36,7 +36,7 @@ class GroupContractionSchedule:
 def lower_contraction(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one dot_packed, dot_general or pointwise conv_packed."""
     if target.group_size == 1:
-        return contraction.lower_contraction(function, target)
+        return contraction.lower_contraction(function, target, by_threads=False)
     entry = ProductEntry(function)
     if few_rows.takes(entry.product):
         return few_rows.lower(entry, target)

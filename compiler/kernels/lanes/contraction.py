@@ -17,12 +17,7 @@ from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, known_dim, product
 from ingot.compiler.kernels.coding import coding_of
-from ingot.compiler.kernels.contraction_entry import (
-    argument_of,
-    batch_offset,
-    kernel_of,
-    root_of,
-)
+from ingot.compiler.kernels.contraction_entry import argument_of, batch_offset, kernel_of, root_of
 from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.coded import coded_products, decode_panels, few_rows, few_tile
@@ -85,15 +80,16 @@ class ContractionSchedule:
     block_tiles: int = 1
 
 
-def lower_contraction(function: Function, target: TargetInfo) -> Kernel:
-    """The kernel of an entry around one dot_packed or dot_general."""
-    return _Contraction(function, target).lower()
+def lower_contraction(function: Function, target: TargetInfo, by_threads: bool = True) -> Kernel:
+    """The kernel of an entry around one dot_packed or dot_general. `by_threads`: its grid is in the
+    order in which threads share it, which is not that of work-groups."""
+    return _Contraction(function, target, by_threads).lower()
 
 
 class _Contraction:
     """State while one kernel is made."""
 
-    def __init__(self, function: Function, target: TargetInfo) -> None:
+    def __init__(self, function: Function, target: TargetInfo, by_threads: bool) -> None:
         self.function = function
         self.root = root_of(function)
         whole = product_of(self.root)
@@ -101,6 +97,8 @@ class _Contraction:
         self.parts: Parts | None
         self.product, self.parts = product_in_words(whole, target) or (whole, None)
         self.whole = whole
+        # The axis that changes last is shared: rows that a thread reads are those that it made.
+        self.row_axis = int(by_threads and whole.is_tall)
         self.flops = 2 * product(whole.batch) * whole.rows * whole.columns * whole.depth
         left, right = self.product.left, self.product.right
         self.element = accumulation_dtype(left.dtype, right.dtype, self.product.dtype)
@@ -179,12 +177,12 @@ class _Contraction:
 
     def lower(self) -> Kernel:
         b, p, schedule = self.builder, self.product, self.schedule
-        row = b.mul(b.workgroup(0), schedule.block_rows)
+        row = b.mul(b.workgroup(self.row_axis), schedule.block_rows)
         rows = b.min(b.sub(b.dim(p.rows), row), schedule.block_rows)
         if isinstance(p.rows, int) and p.rows <= schedule.block_rows:
             row, rows = 0, p.rows
         width = schedule.tile.panels
-        panel = b.mul(b.workgroup(1), width * schedule.block_tiles)
+        panel = b.mul(b.workgroup(1 - self.row_axis), width * schedule.block_tiles)
         if schedule.block_tiles > 1:
             self._wide_block(row, rows, panel)
         elif self.panels % width == 0:
@@ -564,11 +562,13 @@ class _Contraction:
 
     def _finish(self) -> Kernel:
         p, schedule, b = self.product, self.schedule, self.builder
-        batch, panels = product(p.batch), schedule.tile.panels * schedule.block_tiles
+        columns = self.panels, schedule.tile.panels * schedule.block_tiles
+        rows = p.rows, schedule.block_rows
+        x, y = (columns, rows) if self.row_axis else (rows, columns)
         return kernel_of(
             self.function, b, self.epilogue, {self._ordinal(p.left), *self._right_ordinals()},
-            (p.rows, self.panels, batch), (schedule.block_rows, panels, 1),
-            self.flops, schedule, self._scratch_length(),
+            (x[0], y[0], product(p.batch)), (x[1], y[1], 1), self.flops, schedule,
+            self._scratch_length(),
         )  # fmt: skip
 
     def _scratch_length(self) -> int:

@@ -30,7 +30,7 @@ def _literal_length(module: ir.Module) -> int:
     """Bytes of all constants of the module."""
     ops = (op for function in module.functions.values() for op in function.block.ops)
     found = (each.attributes for op in ops for each in ir.walk(op))
-    return sum(each.value.array.nbytes for each in found if isinstance(each, Constant))
+    return sum(each.value.nbytes for each in found if isinstance(each, Constant))
 
 
 @dataclass

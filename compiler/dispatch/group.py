@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field
 
-import numpy as np
-
 from ingot.compiler.graph.ops import OPS, AlongAxis, Broadcast, Constant, Reduce
 from ingot.compiler.ir import Op, Value, defined_by, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
@@ -245,8 +243,7 @@ def is_scalar_constant(value: Value) -> bool:
     op = defined_by(value, "constant")
     if op is None:
         return False
-    array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = Constant.of(op).value.array
-    return array.size == 1
+    return Constant.of(op).value.size == 1
 
 
 def reduced_axes(op: Op) -> tuple[int, ...]:

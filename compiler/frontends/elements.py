@@ -112,7 +112,7 @@ def _round(element: Any, dtype: DType) -> Any:
 
 def _constant(symbols: Symbols, op: Op) -> Elements:
     literal = Constant.of(op).value
-    result = np.empty(literal.array.shape, object)
+    result = np.empty(literal.shape, object)
     for index in np.ndindex(result.shape):
         result[index] = literal.array[index].item()
     return result

@@ -38,8 +38,8 @@ def check_variables(module: Module) -> Iterator[str]:
             yield f"variable '@{name}' is {type}: all dims but the first are static"
         if variable.grows and any(initial.array.tobytes()):
             yield f"variable '@{name}' is {type}: what grows starts as zeros"
-        if initial.dtype is not type.dtype or initial.array.shape not in ((), type.shape):
-            shape = ",".join(map(str, initial.array.shape))
+        if initial.dtype is not type.dtype or initial.shape not in ((), type.shape):
+            shape = ",".join(map(str, initial.shape))
             yield f"variable '@{name}' is {type}, but starts as {initial.dtype.name}[{shape}]"
     for op in walk(module):
         if not isinstance(op.attributes, (VariableLoad, VariableStore)):

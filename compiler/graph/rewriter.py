@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.effects import can_fail, has_effect
 from ingot.compiler.graph.ops import CONTROL, Constant
@@ -121,19 +119,9 @@ def splat_of(value: Value) -> Any:
     while (op := defined_by(value, "broadcast", "reshape", "transpose")) is not None:
         value = op.operands[0]
     literal = literal_of_value(value)
-    if literal is None or literal.array.size == 0 or literal.dtype.is_complex:
+    if literal is None or literal.dtype.is_complex or literal.splat is None:
         return None
-    flat = array_of(literal).reshape(-1)
-    if flat.size > 1 and not _is_splat(flat):
-        return None
-    return flat[0]
-
-
-def _is_splat(flat: np.ndarray[Any, Any]) -> bool:
-    if flat[0].tobytes() != flat[-1].tobytes():
-        return False
-    raw = np.ascontiguousarray(flat).view(np.uint8).reshape(flat.size, -1)
-    return bool((raw == raw[0]).all())
+    return array_of(literal.splat)[()]
 
 
 def uses_symbols(op: Op) -> bool:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.graph.interpreter import evaluate_op
-from ingot.compiler.graph.references.leaves import array_of
+from ingot.compiler.graph.ops import lookup
 from ingot.compiler.graph.references.numbers import Array
 from ingot.compiler.graph.rewriter import literal_of_value, tensor_ops
-from ingot.compiler.ir import Function, Op, Value
-from ingot.compiler.ir.dims import known_dim
-from ingot.hal.errors import Error
+from ingot.compiler.ir import Function, Later, Op, Value, clone_op
+from ingot.compiler.ir.dims import known_dim, known_dims
+from ingot.hal.errors import Error, Unsupported
 
 __all__ = ["WeightArrays"]
 
@@ -29,60 +30,71 @@ _COSTLY = frozenset(
 )
 """Ops that are not evaluated, since the references take their time over them."""
 
+_SURE = frozenset({"leaves", "shape", "elementwise"})
+"""Families of ops whose references refuse dtypes only, no elements."""
+
 _ROOM, _GROWTH = 1 << 28, 64
 """Arrays may take so many bytes, and so many times what the function's constants take: a model
 of a few bytes does not use up the memory."""
 
+_REMEMBERED = 1 << 16
+"""Bytes of the longest array that is remembered: a longer one is made anew for whoever asks."""
+
 
 class WeightArrays:
-    """The arrays of a function's weights (`weights_of`), computed when asked and remembered."""
+    """The arrays of a function's weights (`weights_of`), computed when asked."""
 
     def __init__(self, function: Function) -> None:
         results = (result for op in tensor_ops(function.block) for result in op.results)
         self.order = {result: place for place, result in enumerate(results)}
         self.arrays: dict[Value, Array | None] = {}
         literals = (literal_of_value(result) for result in self.order)
-        self.most = _ROOM + _GROWTH * sum(
-            _stored(each.array) for each in literals if each is not None
-        )
-        self.room = self.most
+        self.room = _ROOM + _GROWTH * sum(each.nbytes for each in literals if each is not None)
 
     def of(self, value: Value) -> Array | None:
         """The value's array, or None if a parameter or a costly op is among its sources, or there
         is no room for one."""
-        needed: set[Value] = set()
+        ops = self._sources(value)
+        if not self._has_room(ops):
+            return None
+        for op in ops:
+            self._compute(op)
+        array = self.arrays[value]
+        for each in [each for op in ops for each in op.results if _length(each) > _REMEMBERED]:
+            if self.arrays[each] is not None:
+                del self.arrays[each]
+        return array
+
+    def later(self, value: Value) -> Later | None:
+        """What makes the value's array whenever it is asked for; None if it may be that there is
+        none."""
+        ops = self._sources(value, anew=True)
+        if not self._has_room(ops) or not all(map(_is_sure, ops)):
+            return None
+        return _Computed(ops, value)
+
+    def _sources(self, value: Value, anew: bool = False) -> list[Op]:
+        """The ops that make it, in order; those whose results are not remembered, or all."""
+        needed: dict[Op, int] = {}
         waiting = [value]
         while waiting:
             each = waiting.pop()
-            if each not in self.arrays and each not in needed:
-                needed.add(each)
-                assert isinstance(each.owner, Op)
-                waiting.extend(each.owner.operands)
-        for each in sorted(needed, key=self.order.__getitem__):
-            if each not in self.arrays:
-                self._compute(each)
-        return self.arrays[value]
+            op = each.owner
+            assert isinstance(op, Op)
+            if op not in needed and (anew or each not in self.arrays):
+                needed[op] = self.order[op.results[0]]
+                waiting.extend(op.operands)
+        return sorted(needed, key=needed.__getitem__)
 
-    def forget(self) -> None:
-        """Free what is remembered."""
-        self.arrays.clear()
-        self.room = self.most
+    def _has_room(self, ops: Sequence[Op]) -> bool:
+        made = (each for op in ops if op.name != "constant" for each in op.results)
+        return sum(map(_length, made)) <= self.room
 
-    def _compute(self, value: Value) -> None:
-        op = value.owner
-        assert isinstance(op, Op)
-        literal = literal_of_value(value)
+    def _compute(self, op: Op) -> None:
         operands = [self.arrays[operand] for operand in op.operands]
-        self.arrays[value] = None
-        if literal is not None:
-            self.arrays[value] = array_of(literal)
-            return
+        self.arrays.update(dict.fromkeys(op.results))
         if op.name == "parameter" or op.name in _COSTLY or any(each is None for each in operands):
             return
-        length = sum(_length(result) for result in op.results)
-        if length > self.room:
-            return
-        self.room -= length
         try:
             arrays = evaluate_op(op, [each for each in operands if each is not None])
         except Error:
@@ -90,13 +102,39 @@ class WeightArrays:
         self.arrays.update(zip(op.results, arrays, strict=True))
 
 
+class _Computed(Later):
+    """A weight that is evaluated from copies of `ops`, which passes may change."""
+
+    def __init__(self, ops: Sequence[Op], value: Value) -> None:
+        copies: dict[Value, Value] = {}
+        self.ops = [clone_op(op, copies) for op in ops]
+        self.value = copies[value]
+        self.shape = known_dims(tensor_type(value).shape)
+
+    def make(self) -> Array:
+        last = {operand: op for op in self.ops for operand in op.operands}
+        arrays: dict[Value, Array] = {}
+        for op in self.ops:
+            made = evaluate_op(op, [arrays[operand] for operand in op.operands])
+            arrays.update(zip(op.results, made, strict=True))
+            for operand in {*op.operands}:
+                if last[operand] is op:
+                    del arrays[operand]
+            del made
+        return arrays[self.value]
+
+
+def _is_sure(op: Op) -> bool:
+    """Whether the references compute it, whatever the elements are."""
+    try:
+        for each in (*op.operands, *op.results):
+            _ = tensor_type(each).dtype.numpy
+    except Unsupported:
+        return False
+    is_given = op.name in ("parameter", "global")
+    return not op.regions and not is_given and lookup(op.name).family in _SURE
+
+
 def _length(value: Value) -> int:
     type = tensor_type(value)
     return prod(map(known_dim, type.shape)) * type.dtype.bytes
-
-
-def _stored(array: Array) -> int:
-    """The bytes that an array takes, in which elements may lie in many places."""
-    steps = zip(array.shape, array.strides, strict=True)
-    count: int = prod(size for size, step in steps if step)
-    return count * int(array.itemsize)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
+from functools import cached_property
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +31,7 @@ __all__ = [
     "Attribute",
     "Block",
     "Function",
+    "Later",
     "Literal",
     "Module",
     "Op",
@@ -48,35 +51,79 @@ __all__ = [
 _Type = TypeVar("_Type", bound=Type)
 
 
+class Later:
+    """The elements of a large literal, which lie in a file or are computed: whoever asks for them
+    makes them anew, so that few of them are in memory at a time."""
+
+    shape: tuple[int, ...]
+
+    def make(self) -> np.ndarray[Any, Any]:
+        """An array of them, of this shape; of any strides. Raises CompileError."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
 class Literal:
-    """A constant tensor: a read-only, C-contiguous NumPy array and its dtype.
+    """A constant tensor: a read-only, C-contiguous NumPy array, or what makes it, and its dtype.
 
     `dtype` says what the elements mean where NumPy has no such type: without ml_dtypes,
     bf16 and f16-like elements are carried as unsigned integers of the same width, and
     sub-byte integers as one byte each.
     """
 
-    array: np.ndarray[Any, Any]
+    stored: np.ndarray[Any, Any] | Later
     dtype: DType
 
     def __post_init__(self) -> None:
-        array = np.ascontiguousarray(self.array).reshape(self.array.shape)
-        if array.flags.writeable:
-            array = array.view()
-            array.flags.writeable = False
-        object.__setattr__(self, "array", array)
+        if not isinstance(self.stored, Later):
+            object.__setattr__(self, "stored", _read_only(self.stored))
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """The elements. Those of large literals are read or computed each time."""
+        return _read_only(self.stored.make()) if isinstance(self.stored, Later) else self.stored
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.stored.shape
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the array."""
+        return self.size * self.dtype.bytes
+
+    @cached_property
+    def splat(self) -> Literal | None:
+        """Its one element, of rank 0, where all elements have the same bits."""
+        flat = self.array.reshape(-1)
+        if not flat.size or flat[:1].tobytes() != flat[-1:].tobytes():
+            return None
+        raw = flat.view(np.uint8).reshape(flat.size, -1)
+        return Literal(flat[:1].reshape(()), self.dtype) if (raw == raw[0]).all() else None
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Literal)
             and self.dtype == other.dtype
-            and self.array.shape == other.array.shape
+            and self.shape == other.shape
             and self.array.tobytes() == other.array.tobytes()
         )
 
     def __hash__(self) -> int:
-        return hash((self.dtype.name, self.array.shape, self.array.tobytes()))
+        return hash((self.dtype.name, self.shape, self.array.tobytes()))
+
+
+def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array
 
 
 Attribute = (

@@ -30,31 +30,21 @@ _BITS: dict[int, np.dtype[Any]] = {
 
 def literal_text(literal: Literal, elide: bool = False) -> str:
     """The text of a literal; with `elide`, `...` for the elements of a large one."""
-    array = literal.array
-    head = f"{literal.dtype.name}[{','.join(map(str, array.shape))}]"
-    if array.size > 0 and _is_splat(array):
-        numbers = _numbers(array.reshape(-1)[:1], literal.dtype)
+    head = f"{literal.dtype.name}[{','.join(map(str, literal.shape))}]"
+    if literal.splat is not None:
+        numbers = _numbers(literal.splat.array.reshape(-1), literal.dtype)
         if numbers is not None:
             return f"dense<{head} {numbers[0]}>"
-    if array.size <= _LISTED:
-        numbers = _numbers(array.reshape(-1), literal.dtype)
+    if literal.size <= _LISTED:
+        numbers = _numbers(literal.array.reshape(-1), literal.dtype)
         if numbers is not None:
             return f"dense<{head} [{', '.join(numbers)}]>"
     if elide:
         return f"dense<{head} ...>"
+    array = literal.array
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
     return f'dense<{head} "{base64.b64encode(array.tobytes()).decode()}">'
-
-
-def _is_splat(array: np.ndarray[Any, Any]) -> bool:
-    flat = array.reshape(-1)
-    bytes_ = flat[:1].tobytes()
-    if flat[-1:].tobytes() != bytes_:
-        return False
-    width = array.dtype.itemsize
-    raw = flat.view(np.uint8).reshape(-1, width)
-    return bool((raw == raw[0]).all())
 
 
 def _numbers(flat: np.ndarray[Any, Any], dtype: DType) -> list[str] | None:

@@ -238,7 +238,7 @@ class Epilogue:
         op = value.op
         if op.name == "constant":
             literal = Constant.of(op).value
-            assert literal.array.size == 1
+            assert literal.size == 1
             return b.constant(literal.array.reshape(-1)[0].item(), literal.dtype, 1)
         if op.name == "dim":
             scalar = b.value(b.dim(DimValue.of(op).value))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
-from ingot.compiler.ir import Literal, Variable
+from ingot.compiler.ir import Later, Literal, Variable
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, known_dims
 from ingot.hal.errors import CompileError
@@ -29,15 +30,30 @@ ALIGNMENT = 64
 
 _SHARED_LENGTH = 1 << 16  # constants up to this many bytes are stored once if equal
 
+_PART = 1 << 22  # bytes of an array that are copied at a time, where they do not lie in order
+
 Bytes = bytes | memoryview
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Bytes at an offset of the constant section; `data` is not copied until it is written."""
+    """Bytes at an offset of the constant section, or the elements of a literal, which are there
+    when they are written only."""
 
     offset: int
-    data: Bytes
+    data: Bytes | Literal
+
+    @property
+    def length(self) -> int:
+        return self.data.nbytes if isinstance(self.data, Literal) else len(self.data)
+
+    def parts(self) -> Iterator[Bytes]:
+        """The bytes, in order."""
+        if not isinstance(self.data, Literal):
+            yield self.data
+            return
+        stored = self.data.stored
+        yield from _parts(stored.make() if isinstance(stored, Later) else stored)
 
 
 @dataclass(frozen=True)
@@ -80,13 +96,12 @@ class ConstantPool:
 
     def add(self, literal: Literal) -> tuple[int, int]:
         """The offset and length of the literal's bytes, one element after the other."""
-        length = int(literal.array.nbytes)
+        length = literal.nbytes
         small = length <= _SHARED_LENGTH
-        key: object = literal.array.tobytes() if small else id(literal.array)
+        key: object = literal.array.tobytes() if small else id(literal.stored)
         if key not in self._offsets:
             offset = -(-self._length // ALIGNMENT) * ALIGNMENT
-            data = literal.array.tobytes() if small else _bytes_of(literal)
-            self._chunks.append(Chunk(offset, data))
+            self._chunks.append(Chunk(offset, literal.array.tobytes() if small else literal))
             self._kept.append(literal)
             self._offsets[key] = offset
             self._length = offset + length
@@ -144,5 +159,13 @@ class ProgramData:
             self.variables[name] = self.pool.add_variable(name, variable)
 
 
-def _bytes_of(literal: Literal) -> memoryview:
-    return literal.array.reshape(-1).view("u1").data
+def _parts(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
+    """The bytes of an array in the order of its elements, without a copy of all of them."""
+    if array.flags.c_contiguous:
+        yield array.reshape(-1).view("u1").data
+    elif len(array) == 1:
+        yield from _parts(array[0])
+    else:
+        rows = max(1, _PART * len(array) // array.nbytes)
+        for start in range(0, len(array), rows):
+            yield from _parts(np.ascontiguousarray(array[start : start + rows]))

@@ -82,7 +82,7 @@ def assembly_text(contents: ModuleContents, *, embed: bool = True) -> str:
 def blobs(contents: ModuleContents) -> Iterator[tuple[str, Bytes]]:
     """The bytes that a module file has beside its tables, with the statements for them."""
     for chunk in contents.constants.chunks:  # one, as `read_module` gives them
-        yield "constants", chunk.data
+        yield from (("constants", part) for part in chunk.parts())
     for executable in contents.executables:
         for variant in executable.variants:
             yield "object", variant.object

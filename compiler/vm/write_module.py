@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 from typing import Any
 
 from ingot.compiler.ir.dims import Dim
@@ -55,7 +56,7 @@ def strip_module(data: bytes) -> bytes:
     start = layout.size("ingot_layout_header_t")
     header = layout.unpack("ingot_layout_header_t", data[:start])[0]
     end = start + header["section_count"] * layout.size("ingot_layout_section_t")
-    sections: list[tuple[int, Sequence[Bytes]]] = []
+    sections: list[tuple[int, Iterable[Bytes]]] = []
     for row in layout.unpack("ingot_layout_section_t", data[start:end]):
         piece = data[row["offset"] : row["offset"] + row["length"]]
         if row["kind"] == section["ENTRIES"]:
@@ -68,26 +69,25 @@ def strip_module(data: bytes) -> bytes:
     return _file(sections, {name: header[name] for name in kept})
 
 
-def _file(sections: Sequence[tuple[int, Sequence[Bytes]]], fields: dict[str, Any]) -> bytes:
-    """The file of these sections, whose header has these fields."""
+def _file(sections: Sequence[tuple[int, Iterable[Bytes]]], fields: dict[str, Any]) -> bytes:
+    """The file of these sections, whose header has these fields. Pieces are asked for one by one:
+    the file is the only copy of them all."""
     layout = spec.layout()
     alignment = layout.constants["INGOT_MODULE_ALIGNMENT"]
     table_length = layout.size("ingot_layout_header_t") + len(sections) * layout.size(
         "ingot_layout_section_t"
     )
     rows: Rows = []
-    parts: list[Bytes] = []
-    position = table_length
+    file = BytesIO()
+    position = file.write(bytes(table_length))
     for kind, pieces in sections:
         start = _round_up(position, alignment)
-        parts.append(bytes(start - position))
-        crc, length = 0, 0
+        position += file.write(bytes(start - position))
+        crc = 0
         for piece in pieces:
             crc = zlib.crc32(piece, crc)
-            length += len(piece)
-        parts.extend(pieces)
-        rows.append({"kind": kind, "crc": crc, "offset": start, "length": length})
-        position = start + length
+            position += file.write(piece)
+        rows.append({"kind": kind, "crc": crc, "offset": start, "length": position - start})
     table = layout.pack("ingot_layout_section_t", rows)
     header = {
         **fields,
@@ -97,7 +97,9 @@ def _file(sections: Sequence[tuple[int, Sequence[Bytes]]], fields: dict[str, Any
     }
     front = layout.pack("ingot_layout_header_t", [header]) + table
     front = layout.pack("ingot_layout_header_t", [{**header, "crc": zlib.crc32(front)}]) + table
-    return b"".join([front, *parts])
+    file.seek(0)
+    file.write(front)
+    return file.getvalue()
 
 
 class _Tables:
@@ -119,7 +121,7 @@ class _Tables:
         self.regions = bytearray()
         self.region_offsets: dict[bytes, int] = {}
 
-    def sections(self) -> list[tuple[int, Sequence[Bytes]]]:
+    def sections(self) -> list[tuple[int, Iterable[Bytes]]]:
         """Pairs of section kind and its bytes in pieces; empty sections are left out."""
         contents = self.contents
         functions = [self._function(function) for function in contents.functions]
@@ -168,14 +170,17 @@ class _Tables:
         pieces |= {
             "STRINGS": [bytes(self.strings)],
             "CODE": self.code,
-            "CONSTANTS": list(_constant_pieces(contents.constants)),
             "OBJECTS": self.objects,
             "REGIONS": [bytes(self.regions)],
             "METADATA": [metadata.encode("utf-8")],
             "DEBUG": [contents.debug],
         }
-        kinds = {layout.constants[f"INGOT_SECTION_{name}"]: each for name, each in pieces.items()}
-        return [(kind, kinds[kind]) for kind in sorted(kinds) if any(map(len, kinds[kind]))]
+        full: dict[str, Iterable[Bytes]] = {
+            name: each for name, each in pieces.items() if any(map(len, each))
+        }
+        if contents.constants.length:
+            full["CONSTANTS"] = _constant_pieces(contents.constants)
+        return sorted((layout.constants[f"INGOT_SECTION_{name}"], full[name]) for name in full)
 
     def _string(self, text: str) -> int:
         if text not in self.offsets:
@@ -306,8 +311,8 @@ def _constant_pieces(constants: Constants) -> Iterable[Bytes]:
     position = 0
     for chunk in constants.chunks:
         yield bytes(chunk.offset - position)
-        yield chunk.data
-        position = chunk.offset + len(chunk.data)
+        yield from chunk.parts()
+        position = chunk.offset + chunk.length
     yield bytes(constants.length - position)
 
 

@@ -21,11 +21,11 @@ LINES = {
     "compiler": 2530,
     "compiler/bundling": 720,
     "compiler/dispatch": 2260,
-    "compiler/frontends": 39105,
-    "compiler/graph": 10845,
-    "compiler/ir": 2270,
+    "compiler/frontends": 39285,
+    "compiler/graph": 10865,
+    "compiler/ir": 2290,
     "compiler/kernels": 14740,
-    "compiler/stream": 1620,
+    "compiler/stream": 1640,
     "compiler/targets": 4635,
     "compiler/vm": 2610,
     "csrc": 100,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119615
+IN_ALL = 119850
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

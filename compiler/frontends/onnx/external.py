@@ -6,60 +6,56 @@ folder by folder without following links, so that nobody can change it in betwee
 can do that (Windows cannot). A model that is itself a link, as in a cache of downloads, has two
 folders: where it is named and where it is.
 
-The data is read, not mapped: a mapped file that is cut meanwhile kills the process.
+The data is read when it is used (`KeptFile`).
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Sequence
+from dataclasses import field
 from io import FileIO
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-import numpy as np
-
+from ingot.compiler.frontends.kept_file import KeptFile
+from ingot.compiler.frontends.onnx.cut import Cut, Place
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 from ingot.hal.whole_file import READ_AT_ONCE
 
-__all__ = ["read_external"]
+__all__ = ["Files"]
 
 
-def read_external(
-    folders: Sequence[Path], location: str, offset: int, length: int
-) -> np.ndarray[Any, Any]:
-    """`length` bytes at `offset` of the file `location` below one of the folders.
+@dataclass(frozen=True)
+class Files:
+    """Where data of a model lies: in its own file or bytes, of which there are none for a
+    ModelProto, and below one of the `folders`, if any is known."""
 
-    CompileError: it is not there, not below a folder, no file, or too short; the message goes on
-    from the name of the file.
-    """
-    try:
-        with FileIO("data", opener=lambda *_: _open(folders, location)) as file:
-            return _read(file, offset, length)
-    except OSError as error:
-        raise CompileError(f"which cannot be read: {error.strerror}") from None
+    own: Cut | None = None
+    folders: tuple[Path, ...] = ()
+    opened: dict[str, KeptFile] = field(default_factory=dict)
 
+    def place(self, location: str, offset: int, length: int) -> Place:
+        """`length` bytes at `offset` of the file `location` below one of the folders.
 
-def _read(file: FileIO, offset: int, length: int) -> np.ndarray[Any, Any]:
-    facts = os.fstat(file.fileno())
-    if not stat.S_ISREG(facts.st_mode):
-        raise CompileError("which is no regular file: put the data itself there")
-    end = offset + length
-    if offset < 0 or length < 0 or end > facts.st_size:
-        raise CompileError(
-            f"at bytes {offset} to {end}, but the file has {facts.st_size} bytes: it is "
-            "truncated, copy it again"
-        )
-    data = np.empty(length, np.uint8)
-    file.seek(offset)
-    done = 0
-    while done < length:
-        count = file.readinto(data.data[done:])
-        if not count:
-            raise CompileError("which was cut while it was read: wait until it is complete")
-        done += count
-    return data
+        CompileError: it is not there, not below a folder, no file, or too short; the message goes
+        on from the name of the file.
+        """
+        try:
+            if location not in self.opened:
+                self.opened[location] = KeptFile(
+                    lambda: FileIO("data", opener=lambda *_: _open(self.folders, location)),
+                    f"the file '{location}'",
+                )
+        except OSError as error:
+            raise CompileError(f"which cannot be read: {error.strerror}") from None
+        file, end = self.opened[location], offset + length
+        if offset < 0 or length < 0 or end > file.length:
+            raise CompileError(
+                f"at bytes {offset} to {end}, but the file has {file.length} bytes: it is "
+                "truncated, copy it again"
+            )
+        return Place(file, offset, length)
 
 
 def _open(folders: Sequence[Path], location: str) -> int:

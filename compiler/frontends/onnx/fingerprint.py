@@ -7,23 +7,22 @@ one, use the same key, they must be the same weights; the file that gives them h
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from pathlib import Path
 
 import onnx
 
+from ingot.compiler.frontends.onnx.external import Files
 from ingot.compiler.frontends.onnx.tensors import array_of, dtype_of, is_external
 from ingot.hal.errors import CompileError
 
 __all__ = ["fingerprint"]
 
 
-def fingerprint(tensor: onnx.TensorProto, folders: Sequence[Path]) -> str:
+def fingerprint(tensor: onnx.TensorProto, files: Files) -> str:
     """Dtype, shape, and a digest of the elements; of elements in a file that is not there, where
     in that file they are."""
     type = f"{dtype_of(tensor.data_type)}[{','.join(map(str, tensor.dims))}]"
     try:
-        array = array_of(tensor, folders)
+        array = array_of(tensor, files)
     except CompileError:
         if not is_external(tensor):
             raise

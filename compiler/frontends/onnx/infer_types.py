@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import suppress
+from math import prod
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -31,7 +32,7 @@ def infer_types(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
     slim = onnx.ModelProto()
     slim.CopyFrom(model)
     for tensor in slim.graph.initializer:
-        if tensor.ByteSize() > _LONGEST_CONSTANT:
+        if max(tensor.ByteSize(), prod(tensor.dims)) > _LONGEST_CONSTANT:
             shape, kind, name = list(tensor.dims), tensor.data_type, tensor.name
             tensor.Clear()
             tensor.dims.extend(shape)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import onnx
 
 from ingot.compiler.frontends.emitter import Emitter
+from ingot.compiler.frontends.onnx.external import Files
 from ingot.compiler.frontends.onnx.fingerprint import fingerprint
 from ingot.compiler.frontends.onnx.notes import Notes
 from ingot.compiler.frontends.onnx.scope import UNKNOWN, Result
@@ -41,8 +41,8 @@ class ImportOptions:
 class Initializers:
     """Makes values of initializers; `weights` are fingerprints of parameters by key."""
 
-    def __init__(self, folders: Sequence[Path], options: ImportOptions, notes: Notes) -> None:
-        self._folders = folders
+    def __init__(self, files: Files, options: ImportOptions, notes: Notes) -> None:
+        self._files = files
         self._options = options
         self._notes = notes
         self.weights: dict[str, str] = {}
@@ -85,13 +85,13 @@ class Initializers:
     def _literal(self, tensor: onnx.TensorProto) -> Literal:
         """The elements, once for all lowerings of a body that reads them."""
         if id(tensor) not in self._literals:
-            self._literals[id(tensor)] = tensor, literal_of(tensor, self._folders)
+            self._literals[id(tensor)] = tensor, literal_of(tensor, self._files)
         return self._literals[id(tensor)][1]
 
     def _note_weights(self, key: str, tensor: onnx.TensorProto) -> None:
         """Remember which weights the external parameter `key` is, which must be one tensor."""
         try:
-            found = fingerprint(tensor, self._folders)
+            found = fingerprint(tensor, self._files)
         except CompileError as error:
             self._notes.note_weight(tensor, error)
             return

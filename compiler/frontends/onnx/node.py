@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from ingot.compiler.frontends.emitter import (
 )
 from ingot.compiler.frontends.onnx.contents import Contents
 from ingot.compiler.frontends.onnx.dim_params import noted_name, noted_size
+from ingot.compiler.frontends.onnx.external import Files
 from ingot.compiler.frontends.onnx.sparse import dense_of
 from ingot.compiler.frontends.onnx.structures import Structure
 from ingot.compiler.frontends.onnx.tensors import literal_of, texts_of
@@ -85,13 +85,13 @@ class Node(Emitter):
         opset: int,
         builder: Builder,
         contents: Contents,
-        folders: Sequence[Path],
+        files: Files,
         bodies: Bodies,
     ) -> None:
         self.proto = proto
         self.inputs = list(inputs)
         self.opset = opset
-        self.folders = folders
+        self.files = files
         self.bodies = bodies
         super().__init__(builder)
         self._contents = contents
@@ -175,13 +175,13 @@ class Node(Emitter):
         """An attribute that is a tensor; None if it was left out."""
         if name not in self._attributes:
             return None
-        return literal_of(self._attributes[name].t, self.folders)
+        return literal_of(self._attributes[name].t, self.files)
 
     def sparse_tensor(self, name: str) -> Literal | None:
         """An attribute that is a sparse tensor, made dense; None if it was left out."""
         if name not in self._attributes:
             return None
-        return dense_of(self._attributes[name].sparse_tensor, self.folders)
+        return dense_of(self._attributes[name].sparse_tensor, self.files)
 
     def tensor_texts(self, name: str) -> tuple[list[str], tuple[int, ...]] | None:
         """An attribute that is a tensor of strings, and its shape; None if it is none."""
@@ -218,7 +218,7 @@ class Node(Emitter):
         if isinstance(value, bytes):
             return value.decode()
         if isinstance(value, onnx.TensorProto):
-            return literal_of(value, self.folders).array
+            return literal_of(value, self.files).array
         if isinstance(value, (int, float)):
             return value
         if isinstance(value, Sequence) and all(

@@ -1,20 +1,27 @@
-"""From what the caller passes (path, bytes or proto) to a ModelProto and its folder.
+"""From what the caller passes (path, bytes or proto) to a ModelProto and its files.
 
-External data stays on disk: `external.py` reads it when an initializer is used. This file does
-not look inside the graph; `check.py` does.
+The data of large tensors stays where it is, in the model's file (`cut.py`) or beside it
+(`external.py`), and is read when it is used. This file does not look inside the graph; `check.py`
+does.
 """
 
 from __future__ import annotations
 
 import os
+from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Union
+from typing import BinaryIO, Union
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from ingot.compiler.frontends.kept_file import KeptBytes, KeptFile
+from ingot.compiler.frontends.onnx.cut import Cut
+from ingot.compiler.frontends.onnx.external import Files
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.hal.errors import CompileError, NotFound
+from ingot.hal.errors import CompileError
+from ingot.hal.whole_file import open_regular
 
 __all__ = ["ModelSource", "Source", "read_source"]
 
@@ -23,42 +30,41 @@ ModelSource = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, onnx.
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed model; its external data lies below one of the `folders`, if any is known."""
+    """A parsed model; the data of its tensors lies in `files`, if not in itself."""
 
     model: onnx.ModelProto
-    folders: tuple[Path, ...]
+    files: Files
     name: str
 
 
 def read_source(source: ModelSource) -> Source:
-    """Parses the model. NotFound: no such file; CompileError: not an ONNX model."""
+    """Parses the model. CompileError: not an ONNX model; else raises as `open_regular`."""
     if isinstance(source, onnx.ModelProto):
-        return Source(source, (), "the ModelProto")
+        return Source(source, Files(), "the ModelProto")
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return Source(_parse(bytes(source), "the bytes"), (), "the bytes")
-    path = Path(source)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise NotFound(f"there is no file '{path}': pass the path of an .onnx file") from None
-    except OSError as error:
-        raise NotFound(f"cannot read '{path}': {error.strerror}") from error
+        data = bytes(source)
+        cut = Cut(KeptBytes(data))
+        return Source(_parse(cut, BytesIO(data), "the bytes"), Files(cut), "the bytes")
+    path, name = Path(source), f"'{source}'"
+    with open_regular(path) as file:
+        cut = Cut(KeptFile(partial(open_regular, path.absolute()), name))
+        model = _parse(cut, file, name)
     folders = dict.fromkeys([path.absolute().parent, path.resolve().parent])
-    return Source(_parse(data, f"'{path}'"), tuple(folders), f"'{path}'")
+    return Source(model, Files(cut, tuple(folders)), name)
 
 
-def _parse(data: bytes, name: str) -> onnx.ModelProto:
-    model = onnx.ModelProto()
+def _parse(cut: Cut, stream: BinaryIO, name: str) -> onnx.ModelProto:
+    length = cut.file.length
     try:
-        model.ParseFromString(data)
+        model = cut.parse(stream)
     except DecodeError as error:
         raise CompileError(
-            f"{name} is no ONNX model, {len(data)} bytes do not parse ({error}): "
+            f"{name} is no ONNX model, {length} bytes do not parse ({error}): "
             "pass a file that torch.onnx.export or another exporter wrote"
         ) from error
     if not model.HasField("graph") or not model.opset_import:
         raise CompileError(
-            f"{name} is no ONNX model: {len(data)} bytes hold no graph with an opset; "
+            f"{name} is no ONNX model: {length} bytes hold no graph with an opset; "
             "pass a file that torch.onnx.export or another exporter wrote"
         )
     return model

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import onnx
 
+from ingot.compiler.frontends.onnx.external import Files
 from ingot.compiler.frontends.onnx.source import Source
 from ingot.compiler.frontends.onnx.tensors import array_of, literal_of
 from ingot.compiler.ir import Literal
@@ -29,7 +29,7 @@ def without_sparse(source: Source) -> Source:
     model.CopyFrom(source.model)
     for graph in _graphs(model):
         for sparse in graph.sparse_initializer:
-            array = dense_of(sparse, source.folders).array
+            array = dense_of(sparse, source.files).array
             graph.initializer.append(onnx.numpy_helper.from_array(array, sparse.values.name))
         graph.ClearField("sparse_initializer")
     return replace(source, model=model)
@@ -48,29 +48,30 @@ def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
                         waiting.append(body.node)
 
 
-def dense_of(sparse: onnx.SparseTensorProto, folders: Sequence[Path]) -> Literal:
+def dense_of(sparse: onnx.SparseTensorProto, files: Files) -> Literal:
     """All elements, 0 where the tensor has none. CompileError: it is damaged, or far longer than
     a model may ask for."""
     shape = tuple(sparse.dims)
     name = sparse.values.name
-    values = literal_of(sparse.values, folders)
-    length = math.prod(shape) * values.array.itemsize
+    literal = literal_of(sparse.values, files)
+    values = literal.array
+    length = math.prod(shape) * values.itemsize
     if min(shape, default=0) < 0 or length > _LONGEST:
         raise CompileError(f"sparse tensor '{name}' has the shape {list(shape)}: fix the model")
     if sparse.indices.data_type != onnx.TensorProto.INT64:
         raise CompileError(f"sparse tensor '{name}' has indices that are not INT64: fix the model")
-    indices = array_of(sparse.indices, folders)
-    count = values.array.size
+    indices = array_of(sparse.indices, files)
+    count = values.size
     limits = np.array([math.prod(shape)] if indices.ndim == 1 else shape, np.int64)
     places = indices.reshape(-1, 1) if indices.ndim == 1 else indices
-    if values.array.ndim != 1 or places.shape != (count, len(limits)):
+    if values.ndim != 1 or places.shape != (count, len(limits)):
         raise CompileError(
             f"sparse tensor '{name}' of shape {list(shape)} has values of shape "
-            f"{list(values.array.shape)} and indices of shape {list(indices.shape)}: fix the model"
+            f"{list(values.shape)} and indices of shape {list(indices.shape)}: fix the model"
         )
     if count and ((places < 0) | (places >= limits)).any():
         raise CompileError(f"sparse tensor '{name}' has indices outside of {list(shape)}")
-    dense = np.zeros(math.prod(shape), values.array.dtype)
+    dense = np.zeros(math.prod(shape), values.dtype)
     flat = places[:, 0] if indices.ndim == 1 else np.ravel_multi_index(tuple(places.T), shape)
-    dense[flat] = values.array
-    return Literal(dense.reshape(shape), values.dtype)
+    dense[flat] = values
+    return Literal(dense.reshape(shape), literal.dtype)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import onnx
 
-from ingot.compiler.frontends.onnx.external import read_external
+from ingot.compiler.frontends.kept_file import Kept
+from ingot.compiler.frontends.onnx.cut import Place
+from ingot.compiler.frontends.onnx.external import Files
 from ingot.compiler.ir import Literal
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
@@ -70,15 +71,20 @@ def is_external(tensor: onnx.TensorProto) -> bool:
     return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
-def literal_of(tensor: onnx.TensorProto, folders: Sequence[Path]) -> Literal:
-    """The tensor's values. CompileError: data missing, too short, or of no supported type."""
+def literal_of(tensor: onnx.TensorProto, files: Files) -> Literal:
+    """The tensor's values; many are read when they are used. CompileError: data missing, too
+    short, or of no supported type."""
     element = dtype_of(tensor.data_type)
     if element is None:
         raise CompileError(
             f"tensor '{tensor.name}' has element type {element_type_name(tensor.data_type)}, "
             "which has no counterpart; use a numeric type"
         )
-    return Literal(array_of(tensor, folders), element)
+    shape = _shape_of(tensor)
+    place = _place_of(tensor, shape, element, files)
+    if place is None or not _is_plain(element):
+        return Literal(array_of(tensor, files), element)
+    return place.file.literal(place.offset, shape, element)
 
 
 def texts_of(tensor: onnx.TensorProto) -> list[str]:
@@ -95,25 +101,14 @@ def texts_of(tensor: onnx.TensorProto) -> list[str]:
     return texts
 
 
-def array_of(tensor: onnx.TensorProto, folders: Sequence[Path]) -> np.ndarray[Any, Any]:
+def array_of(tensor: onnx.TensorProto, files: Files) -> np.ndarray[Any, Any]:
     """The tensor's values as an array of its shape; read if they lie in a file."""
-    shape = tuple(tensor.dims)
-    if any(dim < 0 for dim in shape):
-        raise CompileError(f"tensor '{tensor.name}' has a negative dim in its shape {shape}")
+    shape = _shape_of(tensor)
     element = dtype_of(tensor.data_type)
     assert element is not None, "the caller checks the element type"
-    raw: np.ndarray[Any, Any] | None = None
-    if is_external(tensor):
-        raw = _read_external(tensor, shape, element, folders)
-    elif tensor.HasField("raw_data"):
-        raw = np.frombuffer(tensor.raw_data, np.uint8)
-    if raw is not None:
-        expected = _stored_length(shape, element)
-        if raw.size != expected:
-            raise CompileError(
-                f"tensor '{tensor.name}' has {raw.size} bytes of data, but "
-                f"{element.name}{list(shape)} needs {expected}: the file is damaged"
-            )
+    place = _place_of(tensor, shape, element, files)
+    if place is not None:
+        raw = place.file.read(place.offset, place.length)
         if element.is_boolean:
             return np.asarray(raw != 0).reshape(shape)
         if element.bits >= 8:
@@ -136,15 +131,57 @@ def _stored_length(shape: tuple[int, ...], element: DType) -> int:
     return (math.prod(shape) * bits + 7) // 8
 
 
-def _read_external(
-    tensor: onnx.TensorProto, shape: tuple[int, ...], element: DType, folders: Sequence[Path]
-) -> np.ndarray[Any, Any]:
-    """The bytes of an external tensor, read from its file."""
+class _RawData(Kept):
+    """What stands in the tensor itself, of which protobuf gives a copy."""
+
+    def __init__(self, tensor: onnx.TensorProto) -> None:
+        self.tensor = tensor
+
+    def read(self, offset: int, length: int) -> np.ndarray[Any, Any]:
+        return np.frombuffer(self.tensor.raw_data, np.uint8, length, offset)
+
+
+def _shape_of(tensor: onnx.TensorProto) -> tuple[int, ...]:
+    shape = tuple(tensor.dims)
+    if any(dim < 0 for dim in shape):
+        raise CompileError(f"tensor '{tensor.name}' has a negative dim in its shape {shape}")
+    return shape
+
+
+def _is_plain(element: DType) -> bool:
+    """Whether a literal has the elements as files have them."""
+    return not element.is_boolean and element.bits >= 8 and sys.byteorder == "little"
+
+
+def _place_of(
+    tensor: onnx.TensorProto, shape: tuple[int, ...], element: DType, files: Files
+) -> Place | None:
+    """Where the tensor's bytes lie, as many as it needs; None if it has numbers instead."""
+    if is_external(tensor):
+        return _external_place(tensor, shape, element, files)
+    if not tensor.HasField("raw_data"):
+        return None
+    data = tensor.raw_data
+    place = files.own.place(data) if files.own is not None else None
+    place = place or Place(_RawData(tensor), 0, len(data))
+    expected = _stored_length(shape, element)
+    if place.length != expected:
+        raise CompileError(
+            f"tensor '{tensor.name}' has {place.length} bytes of data, but "
+            f"{element.name}{list(shape)} needs {expected}: the file is damaged"
+        )
+    return place
+
+
+def _external_place(
+    tensor: onnx.TensorProto, shape: tuple[int, ...], element: DType, files: Files
+) -> Place:
+    """Where the bytes of an external tensor lie in its file."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     what = f"initializer '{tensor.name}' keeps its data in the file '{location}'"
     advice = 'pass parameters="external" to supply weights when the module is loaded'
-    if not folders:
+    if not files.folders:
         raise CompileError(
             f"{what}, but the model was not given as a path, so its folder is not known: "
             f"pass the path of the .onnx file, or {advice}"
@@ -162,6 +199,6 @@ def _read_external(
             "model is damaged"
         )
     try:
-        return read_external(folders, location, offset, length)
+        return files.place(location, offset, length)
     except CompileError as error:
         raise CompileError(f"{what}, {error}; or {advice}") from None

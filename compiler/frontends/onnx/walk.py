@@ -70,11 +70,11 @@ class Walk:
     ) -> None:
         self.builder = Builder(main)
         self.notes = Notes(source, options.survey)
-        self.initializers = Initializers(source.folders, options, self.notes)
+        self.initializers = Initializers(source.files, options, self.notes)
         self.contents = Contents(symbols, main.ops)
         self.contents.reserve(symbols.order)
         self.last_values: list[Value] = []  # of the main graph, which only refused layers read
-        self._folders = source.folders
+        self._files = source.files
         self._functions = {key_of(function): function for function in source.model.functions}
         self._active: list[tuple[str, str, str]] = []  # functions whose bodies are being walked
         self._inlined = Inlined()
@@ -195,7 +195,7 @@ class Walk:
     def _node(
         self, node: onnx.NodeProto, inputs: Sequence[Structure | None], opset: int, bodies: _Bodies
     ) -> Node:
-        return Node(node, inputs, opset, self.builder, self.contents, self._folders, bodies)
+        return Node(node, inputs, opset, self.builder, self.contents, self._files, bodies)
 
     def _lower_forked(
         self,

@@ -252,7 +252,7 @@ class _Import:
         literal = self.archive.tensor(name, is_constant)
         if literal.dtype.is_complex:
             raise UnsupportedNode(f"buffer '{name}', which it writes, is complex: write real ones")
-        type = TensorType(literal.dtype, literal.array.shape)
+        type = TensorType(literal.dtype, literal.shape)
         self.module.variables[name] = Variable(type, literal)
         attributes = {"name": name, "dtype": type.dtype, "shape": type.shape}
         return builder.append("variable.load", (), (), attributes).result

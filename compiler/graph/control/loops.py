@@ -54,7 +54,7 @@ def known_integer(value: Value) -> Dim | None:
     if op is not None:
         return DimValue.of(op).value
     literal = literal_of_value(value)
-    if literal is None or literal.array.size != 1 or not literal.dtype.is_integer:
+    if literal is None or literal.size != 1 or not literal.dtype.is_integer:
         return None
     return int(array_of(literal).reshape(-1)[0])
 

@@ -11,7 +11,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from ingot.compiler.graph.effects import has_effect
-from ingot.compiler.ir import Block, Literal, Module, Op, Value
+from ingot.compiler.ir import Block, Later, Literal, Module, Op, Value
 from ingot.compiler.ir.attributes import Record
 
 __all__ = ["attribute_key", "eliminate_common_subexpressions"]
@@ -69,8 +69,10 @@ def attribute_key(attribute: Any) -> Any:
     if isinstance(attribute, float):
         return attribute.hex()
     if isinstance(attribute, Literal):
-        array = attribute.array
-        if array.nbytes <= _COMPARED:
-            return attribute.dtype, array.shape, array.tobytes()
-        return attribute.dtype, array.shape, array.ctypes.data
+        stored = attribute.stored
+        if isinstance(stored, Later):
+            return attribute.dtype, stored
+        if stored.nbytes <= _COMPARED:
+            return attribute.dtype, stored.shape, stored.tobytes()
+        return attribute.dtype, stored.shape, stored.ctypes.data
     return type(attribute), attribute

@@ -121,13 +121,9 @@ def _fold_splat(op: Op, builder: Builder, known: dict[Value, Array]) -> Sequence
     """A constant of equal elements as a broadcast; a small one is noted as known."""
     literal = literal_of_value(op.result)
     assert literal is not None
-    flat = literal.array.reshape(-1)
-    if flat.size > 1 and flat[:1].tobytes() == flat[-1:].tobytes():
-        raw = flat.view(np.uint8).reshape(flat.size, -1)
-        if bool((raw == raw[0]).all()):
-            scalar = builder.constant(Literal(flat[:1].reshape(()), literal.dtype))
-            shape = literal.array.shape
-            return [builder.value("broadcast", scalar, shape=shape, dimensions=())]
-    if flat.size <= _GREATEST_COUNT:
+    if literal.size > 1 and literal.splat is not None:
+        scalar = builder.constant(literal.splat)
+        return [builder.value("broadcast", scalar, shape=literal.shape, dimensions=())]
+    if literal.size <= _GREATEST_COUNT:
         known[op.result] = array_of(literal)
     return None

@@ -182,7 +182,7 @@ def _fits(found: Range, dtype: DType) -> bool:
 
 def _of_constant(value: Value) -> Range | None:
     literal = literal_of_value(value)
-    if literal is None or not 0 < literal.array.size <= _GREATEST_COUNT:
+    if literal is None or not 0 < literal.size <= _GREATEST_COUNT:
         return None
     array = array_of(literal)
     return int(array.min()), int(array.max())

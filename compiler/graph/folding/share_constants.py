@@ -23,6 +23,6 @@ def share_constants(module: Module) -> Module:
         if op.name == "constant":
             literal = Constant.of(op).value
             digest = hashlib.blake2b(literal.array.reshape(-1).view("u1").data).digest()
-            key = (literal.dtype.name, literal.array.shape, digest)
+            key = (literal.dtype.name, literal.shape, digest)
             op.attributes = Constant(known.setdefault(key, literal))
     return module

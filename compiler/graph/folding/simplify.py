@@ -291,7 +291,7 @@ def _take_constant(op: Op, builder: Builder) -> Value | None:
     axis = Take.of(op).axis
     shape = tensor_type(operand).shape
     bound = shape[axis]
-    if literal is None or literal.array.ndim > 1 or not isinstance(bound, int):
+    if literal is None or len(literal.shape) > 1 or not isinstance(bound, int):
         return None
     places = [int(place) for place in literal.array.reshape(-1)]
     if Take.of(op).mode == "wrap_check":

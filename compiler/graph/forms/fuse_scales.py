@@ -277,7 +277,7 @@ def _float_codes(x: Value) -> tuple[Value, DType] | None:
     """The bytes of floats of 8 bits, as `store_narrow` left them, and their dtype."""
     op = defined_by(x, "take")
     table = literal_of_value(op.operands[0]) if op is not None else None
-    if op is None or table is None or table.array.shape != (256,):
+    if op is None or table is None or table.shape != (256,):
         return None
     places = defined_by(op.operands[1], "convert")
     if places is None or tensor_type(places.operands[0]).dtype is not CODE:
@@ -297,7 +297,7 @@ def _looked_up(codes: Value) -> tuple[Value, tuple[int, ...]]:
     if (
         op is None
         or table is None
-        or table.array.ndim != 1
+        or len(table.shape) != 1
         or tensor_type(codes).dtype.name != "i8"
     ):
         return codes, ()
@@ -306,7 +306,7 @@ def _looked_up(codes: Value) -> tuple[Value, tuple[int, ...]]:
     if source is None or tensor_type(source).dtype is not CODE:
         return codes, ()
     count = 1 << min(_width(source), _coding_of(source).bits)
-    if count > min(table.array.size, 16) or count >= 1 << _width(codes):
+    if count > min(table.size, 16) or count >= 1 << _width(codes):
         return codes, ()
     numbers = table.array[:count].tolist()
     return source, tuple(numbers + [0] * (16 - count))
@@ -337,7 +337,7 @@ def _width(codes: Value) -> int:
     if op.name in ("reshape", "transpose", "slice", "broadcast"):
         return _width(op.operands[0])
     table = literal_of_value(op.operands[0]) if op.name == "take" else None
-    if table is not None and table.array.size:
+    if table is not None and table.size:
         least, greatest = int(table.array.min()), int(table.array.max())
         sign = tensor_type(codes).dtype.kind == "i"
         return max(greatest.bit_length(), (-least - 1).bit_length() if least < 0 else 0) + sign

@@ -197,14 +197,16 @@ class _Baker:
         length = count * type.dtype.bytes
         sources = self.sources(value)
         literals = [literal_of_value(each) for each in sources]
-        kept = sum(each.array.nbytes for each in literals if each is not None)
+        kept = sum(each.nbytes for each in literals if each is not None)
         codes = [each for each in literals if each is not None and each.dtype.bits == 8]
-        is_coded = length > _MANY and any(2 * each.array.size > count for each in codes)
+        is_coded = length > _MANY and any(2 * each.size > count for each in codes)
         small = length <= _SMALL and not is_coded and not any(map(_is_unpacked, sources))
         if not small and length > _GROWTH * kept:
             return None
-        array = self.arrays.of(value)
-        return None if array is None else Literal(array, type.dtype)
+        later = None if small else self.arrays.later(value)
+        array = self.arrays.of(value) if later is None else None
+        stored = array if later is None else later
+        return None if stored is None else Literal(stored, type.dtype)
 
     def sources(self, value: Value) -> set[Value]:
         """The value, and all that it is made from."""

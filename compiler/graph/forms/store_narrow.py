@@ -214,7 +214,7 @@ def _constant(builder: Builder, literal: Literal) -> Value:
     if packed_units == units or bool((flat == flat[0]).all()):
         return builder.constant(codes)
     bytes = builder.constant(packed(flat, bits), CODE)
-    return builder.value("unpack", bytes, dtype=dtype(f"u{bits}"), shape=codes.array.shape)
+    return builder.value("unpack", bytes, dtype=dtype(f"u{bits}"), shape=codes.shape)
 
 
 def _wide_type(type: Type) -> Type:

@@ -156,7 +156,7 @@ def _ops_of(value: Value) -> list[Op]:
 
 def _is_large(op: Op) -> bool:
     """Whether it is a constant that the compiler packs better than `init` does at each load."""
-    return op.name == "constant" and Constant.of(op).value.array.nbytes > _LARGEST
+    return op.name == "constant" and Constant.of(op).value.nbytes > _LARGEST
 
 
 def _key(ops: Sequence[Op]) -> object:

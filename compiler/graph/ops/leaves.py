@@ -19,7 +19,7 @@ class Constant(Attributes):
     value: Literal
 
     def result(self) -> TensorType:
-        return TensorType(self.value.dtype, tuple(self.value.array.shape))
+        return TensorType(self.value.dtype, self.value.shape)
 
 
 @dataclass(frozen=True)

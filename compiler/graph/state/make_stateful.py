@@ -102,8 +102,8 @@ def _add_variable(module: Module, name: str, type: TensorType, initial: Literal 
         )
     if initial is None:
         initial = literal_from_bytes(bytes(type.dtype.bytes), (), type.dtype)
-    elif initial.dtype is not type.dtype or initial.array.shape not in ((), type.shape):
-        shape = ",".join(map(str, initial.array.shape))
+    elif initial.dtype is not type.dtype or initial.shape not in ((), type.shape):
+        shape = ",".join(map(str, initial.shape))
         raise CompileError(
             f"the initial value of '{name}' is {initial.dtype.name}[{shape}], expected {type}"
         )

@@ -169,7 +169,6 @@ def decide(
                 yield Decision(layer, None, "kept as asked")
                 continue
             weight = arrays.of(layer.weight)
-            arrays.forget()
             if weight is None:
                 yield Decision(layer, None, GIVEN)
             elif not np.isfinite(matrix := layer.matrix(weight)).all():

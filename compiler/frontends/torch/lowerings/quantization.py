@@ -215,7 +215,7 @@ def _symmetric(
 def _packed(c: Context, x: Value, low: Any, high: Any) -> Value:
     """A weight of codes between `low` and `high` in the least dtype that holds them."""
     literal = literal_of_value(x)
-    if literal is None or low is None or high is None or not literal.array.size:
+    if literal is None or low is None or high is None or not literal.size:
         return x
     numbers = literal.array.astype(np.int32)
     for name, least, greatest in (("i4", -8, 7), ("u4", 0, 15)):

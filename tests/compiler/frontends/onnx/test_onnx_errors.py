@@ -265,7 +265,8 @@ def test_external_data_that_is_cut_while_it_is_read_is_an_error(
 
     def cut(descriptor: int) -> os.stat_result:
         facts = real(descriptor)
-        path.write_bytes(bytes(5))
+        if facts.st_size == 12:
+            path.write_bytes(bytes(5))
         return facts
 
     monkeypatch.setattr(os, "fstat", cut)

@@ -1,0 +1,101 @@
+"""Bytes of a source of which parts are read whenever they are used.
+
+A file is read, not mapped: a mapped file that is cut meanwhile kills the process. Each time it is
+opened anew, and must be what it was at first.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ingot.compiler.ir import Later, Literal
+from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.literals import literal_from_bytes
+from ingot.hal.errors import CompileError, Error
+from ingot.hal.spec import DType
+
+__all__ = ["Kept", "KeptBytes", "KeptFile"]
+
+_LARGE = 1 << 16
+"""Bytes of the longest tensor that is read when it is seen, once."""
+
+
+class Kept:
+    """What `read` reads: `length` bytes in all."""
+
+    length: int
+
+    def read(self, offset: int, length: int) -> np.ndarray[Any, Any]:
+        """`length` bytes at `offset`. CompileError: they are there no more."""
+        raise NotImplementedError
+
+    def literal(self, offset: int, shape: tuple[int, ...], dtype: DType) -> Literal:
+        """The elements that lie there, each in whole bytes; many are read when they are used."""
+        span = _Span(self, offset, dtype, shape)
+        return Literal(span if span.length > _LARGE else span.make(), dtype)
+
+
+class KeptFile(Kept):
+    """What `open` opens, whose name in messages is `name`. OSError: it cannot be opened.
+    CompileError: it is no regular file."""
+
+    def __init__(self, open: Callable[[], Any], name: str) -> None:
+        self._open, self.name = open, name
+        with open() as file:
+            facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode):
+            raise CompileError("which is no regular file: put the data itself there")
+        self.length, self._facts = facts.st_size, _facts(facts)
+
+    def read(self, offset: int, length: int) -> np.ndarray[Any, Any]:
+        data = np.empty(length, np.uint8)
+        done = 0
+        try:
+            with self._open() as file:
+                file.seek(offset)
+                while done < length and (count := file.readinto(data.data[done:])):
+                    done += count
+                facts = _facts(os.fstat(file.fileno()))
+        except (OSError, Error) as error:
+            raise CompileError(f"{self.name} cannot be read any more: {error}") from None
+        if done < length or facts != self._facts:
+            raise CompileError(
+                f"{self.name} was changed or cut while it was read: wait until it is complete"
+            )
+        return data
+
+
+class KeptBytes(Kept):
+    """Bytes in memory, which are not copied."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self.length = data, len(data)
+
+    def read(self, offset: int, length: int) -> np.ndarray[Any, Any]:
+        return np.frombuffer(self._data, np.uint8, length, offset)
+
+
+@dataclass(frozen=True)
+class _Span(Later):
+    file: Kept
+    offset: int
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        return prod(self.shape) * self.dtype.bytes
+
+    def make(self) -> np.ndarray[Any, Any]:
+        data = self.file.read(self.offset, self.length)
+        return literal_from_bytes(data.data, self.shape, self.dtype).array
+
+
+def _facts(facts: os.stat_result) -> tuple[int, ...]:
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns

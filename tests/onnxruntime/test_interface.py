@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -150,3 +151,82 @@ except NoSuchFile:
 def test_libraries_that_import_onnxruntime_get_ingot() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("True True\n", 0), done.stderr
+
+
+def set_field(kind: str, name: str, value: Any) -> Callable[[Any], object]:
+    return lambda engine: setattr(getattr(engine, kind)(), name, value)
+
+
+def with_options(use: Callable[[Any], object]) -> Callable[[Any], object]:
+    return lambda engine: use(engine.SessionOptions())
+
+
+def on_session(use: Callable[[Any], object]) -> Callable[[Any], object]:
+    data = onnx.parser.parse_model(MODEL).SerializeToString()
+    return lambda engine: use(engine.InferenceSession(data, providers=["CPUExecutionProvider"]))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        *(
+            set_field(*each)
+            for each in (
+                ("SessionOptions", "intra_op_num_thread", 1),
+                ("SessionOptions", "intra_op_num_threads", "2"),
+                ("SessionOptions", "intra_op_num_threads", 1.5),
+                ("SessionOptions", "intra_op_num_threads", 1 << 40),
+                ("SessionOptions", "graph_optimization_level", 1),
+                ("SessionOptions", "execution_mode", 3),
+                ("SessionOptions", "enable_profiling", "yes"),
+                ("SessionOptions", "logid", None),
+                ("SessionOptions", "profile_file_prefix", 7),
+                ("RunOptions", "tag", 1),
+                ("RunOptions", "logid", 5),
+                ("RunOptions", "log_verbosity_level", "x"),
+                ("RunOptions", "terminate", "yes"),
+            )
+        ),
+        with_options(lambda options: options.add_session_config_entry("a", 1)),
+        with_options(lambda options: options.add_free_dimension_override_by_name("n", "2")),
+        lambda engine: engine.RunOptions().add_run_config_entry("a", 1),
+        on_session(lambda session: session.run(None, {"x": X}, 3)),
+        on_session(lambda session: session.run(None, {"x": X}, {"terminate": True})),
+        on_session(lambda session: session.run_async(None, {"x": X}, 3, None)),
+        on_session(lambda session: session.run_with_iobinding(session.io_binding())),
+    ],
+)
+def test_wrong_options_are_errors_of_the_same_type(use: Callable[[Any], object]) -> None:
+    raised = []
+    for engine in (theirs, ours):
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever onnxruntime raises
+            use(engine)
+        raised.append(caught.type)
+    assert raised[0] is raised[1]
+
+
+def test_options_take_what_can_be_one() -> None:
+    for engine in (theirs, ours):
+        options = engine.SessionOptions()
+        options.enable_profiling, options.intra_op_num_threads = None, np.int64(3)
+        options.enable_mem_pattern, options.logid = np.True_, b"a"
+        assert options.enable_profiling is False
+        assert (options.intra_op_num_threads, options.logid) == (3, "a")
+
+
+def test_what_is_no_input_no_provider_and_no_memory_is_said() -> None:
+    @on_session
+    def wrong(session: Any) -> None:
+        errors = ours.capi.onnxruntime_pybind11_state
+        with pytest.raises(errors.InvalidArgument, match="Missing Input: x"):
+            session.run(None, {"x": None})
+        for shape, address in (([2, 4], 0), ([-2, -4], 8)):
+            with pytest.raises(RuntimeError, match="there is no memory of shape"):
+                session.io_binding().bind_input("x", "cpu", 0, np.float32, shape, address)
+        for provider in (("CPUExecutionProvider", {}, 1), ("CPUExecutionProvider", 3), 1):
+            with pytest.raises(ValueError, match="must be either strings or"):
+                session.set_providers([provider])
+        with pytest.raises(TypeError, match="is ndarray, not OrtValue"):
+            ours.SessionOptions().add_initializer("w", W)
+
+    wrong(ours)

@@ -427,8 +427,7 @@ def test_a_profile_is_a_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert name.startswith("onnxruntime_profile_2")
     events = json.loads(Path(name).read_text(encoding="utf-8"))
     assert "MatMul_0" in {each["name"] for each in events}
-    with pytest.raises(RuntimeError, match="profiling is off"):
-        session.end_profiling()
+    assert session.end_profiling() == ""
 
 
 def test_sequences_other_dtypes_and_threads() -> None:

@@ -41,13 +41,13 @@ LINES = {
     "python/ingot": 4110,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1625,
-    "python/ingot/onnxruntime": 1360,
+    "python/ingot/onnxruntime": 1400,
     "python/ingot/quantizing": 1315,
     "benchmarks": 2575,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 119850
+IN_ALL = 119895
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

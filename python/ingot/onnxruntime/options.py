@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 import logging
+import os
 import warnings
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any
 
 from ingot.hal.device import devices
@@ -65,38 +67,68 @@ class ExecutionOrder(enum.IntEnum):
     MEMORY_EFFICIENT = 2
 
 
-class SessionOptions:
+class _Options:
+    """Fields with the names and types of onnxruntime's. AttributeError, TypeError: of others."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = type(self)
+        if not hasattr(own, name) and name not in own.__annotations__:
+            raise AttributeError(f"{own.__name__!r} object has no attribute {name!r}")
+        default = getattr(own, name, None)
+        if isinstance(default, (int, str)) and not name.startswith("_"):
+            value = _taken(f"{own.__name__}.{name}", value, default)
+        super().__setattr__(name, value)
+
+
+def _taken(what: str, value: Any, default: int | str) -> Any:
+    """A value as a field has it whose default is given."""
+    kind = type(default)
+    if isinstance(value, kind) and kind is not int:
+        return value
+    if kind is bool and (value is None or hasattr(value, "__bool__")):
+        return bool(value)
+    if kind is int and hasattr(value, "__index__") and -(1 << 31) <= int(value) < 1 << 31:
+        return int(value)
+    if kind is str and isinstance(value, (bytes, os.PathLike)):
+        return os.fsdecode(value)
+    raise TypeError(f"{what} is {value!r:.60}, expected {kind.__name__}")
+
+
+class SessionOptions(_Options):
     """Options of a session. `intra_op_num_threads` (0: all processors), overrides of free
     dimensions, initializers, `enable_profiling` and `optimized_model_filepath` have a meaning
     here; the others are kept, for programs to read."""
 
+    intra_op_num_threads = 0
+    inter_op_num_threads = 0
+    graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
+    execution_mode = ExecutionMode.ORT_SEQUENTIAL
+    execution_order = ExecutionOrder.DEFAULT
+    enable_profiling = False
+    profile_file_prefix = "onnxruntime_profile_"
+    optimized_model_filepath = ""
+    enable_mem_pattern = True
+    enable_mem_reuse = True
+    enable_cpu_mem_arena = True
+    use_deterministic_compute = False
+    use_per_session_threads = True
+    log_severity_level = -1
+    log_verbosity_level = 0
+    logid = ""
+    free_dimensions: dict[str, int]
+    initializers: dict[str, Any]
+    files: dict[str, bytes]  # with external data, by their names
+    providers: list[tuple[str, dict[str, str]]]
+    policy: Any
+    _entries: dict[str, str]
+
     def __init__(self) -> None:
-        self.intra_op_num_threads = 0
-        self.inter_op_num_threads = 0
-        self.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
-        self.execution_mode = ExecutionMode.ORT_SEQUENTIAL
-        self.execution_order = ExecutionOrder.DEFAULT
-        self.enable_profiling = False
-        self.profile_file_prefix = "onnxruntime_profile_"
-        self.optimized_model_filepath = ""
-        self.enable_mem_pattern = True
-        self.enable_mem_reuse = True
-        self.enable_cpu_mem_arena = True
-        self.use_deterministic_compute = False
-        self.use_per_session_threads = True
-        self.log_severity_level = -1
-        self.log_verbosity_level = 0
-        self.logid = ""
-        self.free_dimensions: dict[str, int] = {}
-        self.initializers: dict[str, Any] = {}
-        self.files: dict[str, bytes] = {}  # with external data, by their names
-        self.providers: list[tuple[str, dict[str, str]]] = []
-        self.policy: Any = None
-        self._entries: dict[str, str] = {}
+        self.free_dimensions, self.initializers, self.files = {}, {}, {}
+        self.providers, self.policy, self._entries = [], None, {}
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
         """The dim `name` is this number: kernels are made for it, and the inputs show it."""
-        self.free_dimensions[name] = int(value)
+        self.free_dimensions[name] = index(value)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, value: int) -> None:
         raise state.NotImplemented(
@@ -105,7 +137,7 @@ class SessionOptions:
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Kept, and not looked at."""
-        self._entries[key] = value
+        self._entries[key] = _taken(f"the entry {key!r}", value, "")
 
     def get_session_config_entry(self, key: str) -> str:
         if key not in self._entries:
@@ -121,6 +153,8 @@ class SessionOptions:
 
     def add_initializer(self, name: str, value: Any) -> None:
         """An OrtValue in place of the model's initializer of this name."""
+        if not hasattr(value, "data_ptr"):
+            raise TypeError(f"the initializer {name!r} is {type(value).__name__}, not OrtValue")
         self.initializers[name] = value.numpy()
 
     def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
@@ -157,17 +191,19 @@ class SessionOptions:
         """A session that is being made is not cancelled."""
 
 
-class RunOptions:
+class RunOptions(_Options):
     """Options of a run. Setting `terminate` ends the runs that have them, from any thread."""
 
+    log_severity_level = -1
+    log_verbosity_level = 0
+    logid = ""
+    only_execute_path_to_fetches = False
+    _terminate: bool
+    _running: list[Any]
+    _entries: dict[str, str]
+
     def __init__(self) -> None:
-        self.log_severity_level = -1
-        self.log_verbosity_level = 0
-        self.logid = ""
-        self.only_execute_path_to_fetches = False
-        self._terminate = False
-        self._running: list[Any] = []
-        self._entries: dict[str, str] = {}
+        self._terminate, self._running, self._entries = False, [], {}
 
     @property
     def terminate(self) -> bool:
@@ -175,13 +211,13 @@ class RunOptions:
 
     @terminate.setter
     def terminate(self, value: bool) -> None:
-        self._terminate = value
+        self._terminate = _taken("RunOptions.terminate", value, False)
         for model in list(self._running) if value else ():
             model.cancel()
 
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Kept, and not looked at."""
-        self._entries[key] = value
+        self._entries[key] = _taken(f"the entry {key!r}", value, "")
 
     def get_run_config_entry(self, key: str) -> str:
         if key not in self._entries:
@@ -223,13 +259,18 @@ def choose_providers(
     """
     if providers is not None and isinstance(providers, str):
         providers = [providers]
+    if options is not None and not isinstance(options, Sequence):
+        raise ValueError("'provider_options' should be a sequence.")
     if options is not None and len(options) != len(providers or ()):
         raise ValueError("'providers' and 'provider_options' should be the same length if both "
                          "are given.")  # fmt: skip
     chosen: dict[str, dict[str, str]] = {}
     uri = "cpu"
     for place, each in enumerate(providers or ()):
-        name, own = each if isinstance(each, tuple) else (each, options[place] if options else {})
+        pair = each if isinstance(each, tuple) else (each, options[place] if options else {})
+        name, own = pair if len(pair) == 2 else (None, None)
+        if not isinstance(name, str) or not isinstance(own, Mapping):
+            raise ValueError("'providers' values must be either strings or (string, dict) tuples.")
         found = _device_of(name, own)
         if found is None:
             warnings.warn(

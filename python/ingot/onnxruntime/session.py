@@ -170,9 +170,10 @@ class InferenceSession:
 
     def end_profiling(self) -> str:
         """The name of a file with what all runs did, which `enable_profiling` asks for: a timeline
-        for Perfetto. RuntimeError: nothing was asked for."""
+        for Perfetto. "" if nothing was asked for, which the log tells."""
         if self._trace is None:
-            raise RuntimeError("profiling is off: set SessionOptions.enable_profiling")
+            logger.error("profiling is off: set SessionOptions.enable_profiling")
+            return ""
         trace, self._trace = self._trace, None
         trace.__exit__(None, None, None)
         name = f"{self._options.profile_file_prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
@@ -222,6 +223,8 @@ class InferenceSession:
     ) -> None:
         """Run in another thread, which then calls callback(results, user_data, error), where the
         error is "" or what went wrong."""
+        if not callable(callback):
+            raise TypeError(f"callback is {type(callback).__name__}, expected a function")
 
         def work() -> None:
             try:
@@ -265,8 +268,12 @@ class InferenceSession:
         for name, value in feed.items():
             if name not in self._expected:
                 raise InvalidArgument(f"Invalid input name: {name}")
+            if value is None and name in self._needed:
+                raise InvalidArgument(f"Missing Input: {name}")
             arguments[name] = self._expected[name].taken(value)
         if options is not None:
+            if not isinstance(options, RunOptions):
+                raise TypeError(f"run_options is {type(options).__name__}, not RunOptions")
             options.begin(self._model)
         try:
             results = self._call(arguments, memory)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from math import prod
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -221,6 +223,8 @@ class IOBinding:
     def run(self, run_options: Any = None) -> None:
         """As `InferenceSession.run_with_iobinding`."""
         names = list(self._outputs)
+        if not names:
+            raise RuntimeError("Error in execution: At least one output should be requested.")
         found = self._session._run(names, self._inputs, run_options, self._bound())
         for name, value in zip(names, found, strict=True):
             bound = self._outputs[name]
@@ -253,13 +257,15 @@ class IOBinding:
 def _at_address(
     address: int, element_type: Any, shape: Sequence[int], device_type: str
 ) -> np.ndarray[Any, Any]:
-    """The memory at an address as an array. RuntimeError: it is of a device."""
+    """The memory at an address as an array. RuntimeError: it is of a device, or none."""
     if not device_type.lower().startswith("cpu"):
         raise RuntimeError(
             f"memory of a device ({device_type}) has no address here: bind an OrtValue"
         )
     dtype = numpy_dtype(element_type)
-    length = int(np.prod(tuple(shape), dtype=np.int64)) * dtype.itemsize
-    memory: Any = (ctypes.c_char * length).from_address(int(address))
+    length = prod(map(index, shape)) * dtype.itemsize
+    if min(shape, default=0) < 0 or (length and not address):
+        raise RuntimeError(f"there is no memory of shape {list(shape)} at {address:#x}")
+    memory: Any = (ctypes.c_char * length).from_address(index(address))
     array: np.ndarray[Any, Any] = np.ndarray(tuple(shape), dtype, memory)
     return array

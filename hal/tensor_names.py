@@ -30,6 +30,8 @@ WHOLE = {
     **dict.fromkeys(("wpe", "model.embed_positions"), "position_embd"),
     **dict.fromkeys(("ln_f", "gpt_neox.final_layer_norm", "model.final_layer_norm"), "output_norm"),
 }
+_RECURRENT = {"qkv": "attn_qkv", "z": "attn_gate", "b": "ssm_beta", "a": "ssm_alpha"}
+_RECURRENT |= {"qkvz": "ssm_in", "ba": "ssm_ba"}
 LAYER = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
@@ -90,6 +92,9 @@ LAYER = {
     "block_sparse_moe.experts.*.w2": "ffn_down_exps",
     **dict.fromkeys(("ln_1", "self_attn_layer_norm", "attention_layernorm"), "attn_norm"),
     **dict.fromkeys(("ln_2", "final_layer_norm", "feedforward_layernorm"), "ffn_norm"),
+    **{f"linear_attn.in_proj_{own}": other for own, other in _RECURRENT.items()},
+    **{f"linear_attn.{part}": f"ssm_{part}" for part in ("conv1d", "norm")},
+    "linear_attn.out_proj": "ssm_out",
     "ln_attn": "attn_norm_2",
     "ln_mlp": "attn_norm",
     "attn.c_attn": "attn_qkv",
@@ -104,6 +109,8 @@ LAYER = {
     **dict.fromkeys(("mlp.fc2", "mlp.fc_out", "mlp.dense_4h_to_h", "fc2"), "ffn_down"),
 }
 BARE = {
+    "linear_attn.dt_bias": "ssm_dt.bias",
+    "linear_attn.A_log": "ssm_a_log",
     "self_attn.sinks": "attn_sinks.weight",
     "mlp.experts.gate_up_proj": "ffn_gate_up_exps.weight",
     "mlp.experts.gate_up_proj_bias": "ffn_gate_up_exps.bias",

@@ -65,6 +65,11 @@ _VISION = {
 }  # fmt: skip
 _SECTIONS = {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [2, 3, 3]}
 _GEMMA = {"head_dim": 16, "sliding_window": 3, "query_pre_attn_scalar": 24}
+_LINEAR = {
+    "num_hidden_layers": 4, "head_dim": 16, "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 12, "linear_value_head_dim": 8, "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}  # fmt: skip
 _WHOLE = {"has_groups": False}
 _GPT = {**_WHOLE, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_inner": 96}
 _FALCON = {**_WHOLE, "ffn_hidden_size": 96, "bias": False, "alibi": False}
@@ -203,6 +208,9 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
         "MiniMaxM2",
         {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "rotary_dim": 8},
     ),
+    "qwen3 next": ("Qwen3Next", {**_MOE, **_SHARED, **_LINEAR}),
+    "qwen3.5": ("Qwen3_5Text", _LINEAR),
+    "qwen3.5 experts": ("Qwen3_5MoeText", {**_MOE, **_SHARED, **_LINEAR}),
     "glm": ("Glm", {"head_dim": 16, "attention_bias": True}),
     "helium": ("Helium", {"head_dim": 16}),
     "nemotron": ("Nemotron", {"head_dim": 16}),

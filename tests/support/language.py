@@ -199,7 +199,15 @@ SHAPES = {
 }  # fmt: skip
 """A small model of each architecture."""
 
+_STATES = {"ssm.conv_kernel": 4, "ssm.inner_size": 32, "ssm.state_size": 8, "ssm.time_step_rank": 4,
+           "ssm.group_count": 2, "full_attention_interval": 4}  # fmt: skip
+_QWEN_STATES = {**_STATES, "rope.dimension_sections": [1, 1, 0, 0]}
 UNDEFINED = {
+    "qwen3next": Shape("qwen3next", layers=4, rope_length=4, experts=6, chosen=3, feed=32,
+        shared=32, metadata=_STATES),
+    "qwen35": Shape("qwen35", layers=4, rope_length=4, metadata=_QWEN_STATES),
+    "qwen35moe": Shape("qwen35moe", layers=4, rope_length=4, experts=6, chosen=3, feed=32,
+        shared=32, metadata=_QWEN_STATES),
     "minimax-m2": Shape("minimax-m2", experts=6, chosen=3, feed=32, rope_length=8, metadata={
         "expert_gating_func": 2,
     }),
@@ -279,13 +287,19 @@ def write_model(
         values = random.normal(0, scale, dims).astype(np.float32)
         if name.endswith("norm.weight"):
             values += 1
+        if name.endswith("ssm_a"):
+            values = -np.exp(50 * values)
         if name.endswith("attn_sinks.weight"):
             values += 1
         if name.endswith("exp_probs_b.bias"):
             values *= 10
         if name == "rope_freqs.weight":
             values = random.uniform(1, 8, dims).astype(np.float32)
-        chosen = "F32" if len(dims) == 1 else (types or {}).get(name.split(".")[-2], type)
+        chosen = (
+            "F32"
+            if len(dims) == 1 or "ssm_conv1d" in name
+            else (types or {}).get(name.split(".")[-2], type)
+        )
         kind = gguf.GGMLQuantizationType[chosen]
         is_wide = chosen == "F64"
         data = values.astype(np.float64) if is_wide else gguf.quants.quantize(values, kind)
@@ -341,14 +355,15 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
 
 
 _NORMED = ("qwen3", "qwen3vl", "qwen3moe", "qwen3vlmoe", "gemma3", "exaone4", "dots1")
-_NORMED += ("hunyuan-dense", "hunyuan-moe", "lfm2", "lfm2moe")
+_NORMED += ("hunyuan-dense", "hunyuan-moe", "lfm2", "lfm2moe", "qwen3next", "qwen35", "qwen35moe")
 """Models that normalize heads."""
 
 KEY, VALUE = 24, 12
 """Features of heads of models whose keys and values follow from rows."""
 
 _QKV = ("attn_q", "attn_k", "attn_v")
-POST_NORMED = ("gpt-oss", "glm4moe", "seed_oss")
+_RECURRENT = ("qwen3next", "qwen35", "qwen35moe")
+POST_NORMED = ("gpt-oss", "glm4moe", "seed_oss", *_RECURRENT)
 """Those whose norm of networks is called post_attention_norm."""
 
 _OF_EXPERTS = ("_exps", "_shexp", "_inp", "exp_probs_b")
@@ -415,7 +430,9 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
     biased = ("glm4moe", "ernie4_5-moe", "dots1", "lfm2moe", "minimax-m2")
     if has in biased or shape.query_rank:
         layer["exp_probs_b"] = (shape.experts,)
-    if has == "qwen2moe":
+    if has in _RECURRENT:
+        layer["attn_q"] = (2 * queries, width)
+    if has in ("qwen2moe", "qwen3next", "qwen35moe"):
         layer["ffn_gate_inp_shexp"] = (width,)
     if shape.shared:
         layer["ffn_down_shexp"] = (width, shape.shared)
@@ -450,6 +467,9 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
             own = {part: dims for part, dims in own.items() if not part.startswith("attn_")}
             own |= {"attn_norm": (width,), "shortconv.in_proj": (3 * width, width)}
             own |= {"shortconv.conv": (width, 3), "shortconv.out_proj": (width, width)}
+        if has in _RECURRENT and (number + 1) % 4:
+            own = {part: dims for part, dims in own.items() if not part.startswith("attn_")}
+            own |= _recurrent(has, width)
         result |= {f"blk.{number}.{_whole(part)}": dims for part, dims in own.items()}
         for part in _BIASED.get(has, ()):
             dims = own[part]
@@ -474,6 +494,21 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
     return result
 
 
+def _recurrent(architecture: str, width: int) -> dict[str, tuple[int, ...]]:
+    """What layers have that are no attention: two heads of keys of 8, four of values of 8."""
+    if architecture == "qwen3next":
+        shares = {"ssm_ba": (8, width)}
+    else:
+        shares = {"ssm_beta": (4, width), "ssm_alpha": (4, width)}
+    return {
+        "attn_norm": (width,), "attn_qkv": (64, width), "attn_gate": (32, width), **shares,
+        "ssm_conv1d": (64, 4), "ssm_dt": (4,), "ssm_a": (4,), "ssm_norm": (8,),
+        "ssm_out": (width, 32),
+    }  # fmt: skip
+
+
 def _whole(part: str) -> str:
     """The name of a tensor."""
-    return f"{part}.{'bias' if part == 'exp_probs_b' else 'weight'}"
+    if part in ("ssm_a", "ssm_d"):
+        return part
+    return f"{part}.{'bias' if part in ('exp_probs_b', 'ssm_dt') else 'weight'}"

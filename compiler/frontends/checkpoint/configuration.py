@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import log
+from math import log, prod
 from typing import Any
 
 from ingot.compiler.frontends.gguf.configuration import (
@@ -21,6 +21,7 @@ from ingot.hal.errors import CompileError
 __all__ = ["MODEL_TYPES", "read_config", "text_config"]
 
 _LLAMA = Architecture()
+_QWEN_HYBRID = replace(ARCHITECTURES["qwen3next"], network_norm="ffn_norm", is_less_one=True)
 MODEL_TYPES = {
     "llama": _LLAMA,
     "mistral": replace(_LLAMA, window_period=-1),
@@ -63,6 +64,7 @@ MODEL_TYPES = {
     "qwen3_vl_moe_text": ARCHITECTURES["qwen3vlmoe"],
     "granitemoe": replace(_LLAMA, divides_logits=True),
     "granitemoeshared": replace(_LLAMA, divides_logits=True),
+    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _QWEN_HYBRID),
     "minimax_m2": ARCHITECTURES["minimax-m2"],
     "glm": ARCHITECTURES["chatglm"],
     "helium": replace(_LLAMA, is_interleaved=True),
@@ -97,6 +99,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "olmo": {"layer_norm_eps": 1e-5},
     **{name: {"rotary_pct": 0.5} for name in ("glm", "nemotron", "phi")},
     "gpt_neox": {"rotary_pct": 0.25},
+    **{name: {"rotary_pct": 0.25} for name in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
     "opt": {"layer_norm_eps": 1e-5},
     "falcon": {"multi_query": True, "max_position_embeddings": 2048},
     "gpt_bigcode": {"multi_query": True},
@@ -132,6 +135,10 @@ _NAMES = {
     "expert_group_used_count": "topk_group",
     "nextn_predict_layers": "num_nextn_predict_layers",
     "shortconv.l_cache": "conv_L_cache",
+    "ssm.conv_kernel": "linear_conv_kernel_dim",
+    "ssm.time_step_rank": "linear_num_value_heads",
+    "ssm.group_count": "linear_num_key_heads",
+    "ssm.state_size": "linear_key_head_dim",
     "attention.kv_lora_rank": "kv_lora_rank",
     "attention.value_length_mla": "v_head_dim",
     "attention.scale": "attention_multiplier",
@@ -235,8 +242,11 @@ def read_config(folder: Checkpoint) -> Configuration:
         flat["rotary_dim"] = int(length * partial)
     if keys.has("attention.kv_lora_rank"):
         _read_latent(config, flat, keys)
-    if keys.has("shortconv.l_cache"):
-        types, convolved = None, _convolutions(config, keys)
+    if architecture.recurrence:
+        lengths = (keys.size(f"linear_{each}") for each in ("num_value_heads", "value_head_dim"))
+        flat["ssm.inner_size"] = prod(lengths)
+    if keys.has("shortconv.l_cache") or architecture.recurrence:
+        types, convolved = None, _convolutions(config, keys, architecture)
     else:
         types, convolved = _window_layers(config, keys, architecture), None
     tensors = len(folder.tensors)
@@ -323,16 +333,21 @@ def _architecture(
     return replace(architecture, large_layers=0)
 
 
-def _convolutions(config: Mapping[str, Any], keys: Keys) -> list[bool]:
-    """Which layers are convolutions."""
+def _convolutions(
+    config: Mapping[str, Any], keys: Keys, architecture: Architecture
+) -> list[bool] | None:
+    """Which layers are convolutions; None: they follow from a period."""
     types, layers = config.get("layer_types"), config.get("num_hidden_layers")
+    kind = "linear_attention" if architecture.recurrence else "conv"
+    if types is None and architecture.recurrence:
+        return None
     kinds = types if isinstance(types, list) and len(types) == layers else [""]
-    if not all(each in ("conv", "full_attention") for each in kinds):
+    if not all(each in (kind, "full_attention") for each in kinds):
         keys.problems.append(
-            f"layer_types is {shown(types)}, expected 'conv' or 'full_attention' for each layer"
+            f"layer_types is {shown(types)}, expected '{kind}' or 'full_attention' for each layer"
         )
         return [False]
-    return [each == "conv" for each in types or ()]
+    return [each == kind for each in types or ()]
 
 
 def _window_layers(

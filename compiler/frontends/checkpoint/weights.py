@@ -64,6 +64,8 @@ class Renamed:
                 continue
             if has_parts and name.removeprefix("model.").startswith(_OTHER_PARTS):
                 continue
+            if c.architecture.recurrence and name.startswith("mtp."):  # guesses further tokens
+                continue
             self.own[self._of(name)] = name
             self.tensors[self._of(name)] = tensor
 
@@ -119,7 +121,8 @@ class CheckpointWeights(Weights):
         if tensor is not None and tensor.shape == (1, length):
             return self.builder.value("reshape", self._numbers(name, (1, length)), shape=(length,))
         numbers = super().vector(name, length)
-        if self.is_less_one and name.endswith("norm.weight"):
+        is_less_one = self.is_less_one and not name.endswith("ssm_norm.weight")
+        if is_less_one and name.endswith("norm.weight"):
             return self.builder.value("add", numbers, self.builder.full(1.0, F32, (length,)))
         return numbers
 

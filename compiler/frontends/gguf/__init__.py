@@ -112,6 +112,12 @@ def build_model(
     if cache not in CACHES:
         raise CompileError(f"cache is {cache!r}, expected {' or '.join(map(repr, CACHES))}")
     capacity = _checked(layout.capacity, configuration)
+    if configuration.recurrence and (layout.verify or layout.sequences is not None):
+        raise CompileError(
+            f"{weights.file.title} has layers whose state goes from token to token and cannot go "
+            "back: neither drafts (verify) nor several texts in one cache (sequences) are "
+            "supported; `fork` of a loaded model gives further texts"
+        )
     if layout.sketch:
         configuration = sketched(configuration, weights.file.tensors)
         if not configuration.sketched:
@@ -160,6 +166,11 @@ class _Importer:
         self.module = Module(attributes={"producer": producer})
         self.ring = ring_length(configuration, capacity)
         rows = {False: capacity, True: self.ring or capacity}  # by whether a layer has a window
+        self.states = {
+            f"state.{layer}": TensorType(dtype("f32"), configuration.recurrence.state)
+            for layer in configuration.recurrent
+            if configuration.recurrence is not None
+        }
         self.caches = {
             f"cache.{layer}.{part}": TensorType(
                 dtype(cache), (heads, rows[configuration.has_window(layer)], length)
@@ -176,6 +187,7 @@ class _Importer:
             _SEEN: TensorType(_ID, vocabulary),
             **({_WRITTEN: _INDEX} if self.ring else {}),
             **self.caches,
+            **self.states,
         }
         for name, type in variables.items():
             initial = NOWHERE if name == _SEEN else 0
@@ -257,31 +269,41 @@ class _Importer:
         before = self._load(builder)
         builder.append("size", (before.index,), (), {"symbols": ("before",)})
         what = f"the length to which the state '{_LENGTH}' is rewound"
-        low = self._first_kept(builder, length, before.written)
+        low = self._first_kept(builder, length, before)
         limits = {"low": low, "high": symbol("before"), "what": what, "status": "OutOfRange"}
         builder.append("size", (length,), (), {"symbols": ("after",), **limits})
         length = builder.number(symbol("after"), "i64")
         rest, written = without(builder, before.seen, length), before.written
+        is_new = builder.value("compare", length, builder.constant(0, "i64"), direction="eq")
         if written is not None:
-            zero = builder.constant(0, "i64")
-            is_new = builder.value("compare", length, zero, direction="eq")
-            written = builder.value("select", is_new, zero, written)
-        self._store(_State(length, before.logits, rest, written, before.caches), builder)
+            written = builder.value("select", is_new, builder.constant(0, "i64"), written)
+        caches, states = before.caches[: len(self.caches)], before.caches[len(self.caches) :]
+        states = [self._unless(builder, is_new, each) for each in states]
+        self._store(_State(length, before.logits, rest, written, [*caches, *states]), builder)
         builder.return_()
         self.module.add(Function("rewind", Region([block]), ["length"], []))
 
-    def _first_kept(self, builder: Builder, length: Value, written: Value | None) -> Dim:
+    def _unless(self, builder: Builder, is_new: Value, state: Value) -> Value:
+        """The state, or zeros where a text begins."""
+        shape = tensor_type(state).shape
+        zeros = builder.full(0.0, dtype("f32"), shape)
+        return builder.value("select", builder.broadcast_to(is_new, shape), zeros, state)
+
+    def _first_kept(self, builder: Builder, length: Value, before: _State) -> Dim:
         """The least length to which a text may be rewound, with all that its next token sees.
-        Rings have lost what newer tokens took the place of; without any token nothing is
-        missing."""
-        if written is None:
+        Rings have lost what newer tokens took the place of, states what there was before the last;
+        without any token nothing is missing."""
+        written, zero = before.written, builder.constant(0, "i64")
+        if written is None and not self.states:
             return 0
-        zero = builder.constant(0, "i64")
-        kept = builder.value("sub", written, builder.constant(SLACK, "i64"))
-        ring = builder.constant(self.ring or 0, "i64")
-        is_whole = builder.value("compare", written, ring, direction="le")
         is_new = builder.value("compare", length, zero, direction="le")
-        low = builder.value("select", builder.value("or", is_whole, is_new), zero, kept)
+        if self.states or written is None:
+            low = builder.value("select", is_new, zero, before.index)
+        else:
+            kept = builder.value("sub", written, builder.constant(SLACK, "i64"))
+            ring = builder.constant(self.ring or 0, "i64")
+            is_whole = builder.value("compare", written, ring, direction="le")
+            low = builder.value("select", builder.value("or", is_whole, is_new), zero, kept)
         builder.append("size", (builder.value("max", low, zero),), (), {"symbols": ("kept",)})
         return symbol("kept")
 

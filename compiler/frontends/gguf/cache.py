@@ -16,7 +16,7 @@ __all__ = ["SLACK", "Cache", "Caches", "Position", "ring_length"]
 
 Caches = list[Value]
 """What is held of each layer in turn (`Configuration.cached`), f32 or f16, [pages, heads, rows of a
-page, length]; of one text they are one page."""
+page, length]; of one text they are one page. Behind these the states of layers that have one."""
 
 SLACK = 64
 """Positions of a ring beside its window: so many tokens may be taken back."""
@@ -88,6 +88,14 @@ class Cache:
         return tokens.attend(
             q, k, v, scale=c.scale, window=window, cap=c.attention_cap, sinks=sinks
         )
+
+    def state(self, layer: int) -> Value:
+        """What a layer with a state has made of all tokens before, [heads, key, value]."""
+        return self.caches[self._first[-1] + self.c.recurrent.index(layer)]
+
+    def keep_state(self, layer: int, state: Value) -> None:
+        """What it has made of these, too."""
+        self.caches[self._first[-1] + self.c.recurrent.index(layer)] = state
 
     def before(self, x: Value, layer: int) -> list[Value]:
         """x[count, length] of a convolution is put into the cache; what it is of the tokens one,

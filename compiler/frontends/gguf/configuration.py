@@ -20,6 +20,7 @@ __all__ = [
     "Configuration",
     "Groups",
     "Keys",
+    "Recurrence",
     "read_configuration",
     "read_keys",
     "shown",
@@ -58,10 +59,15 @@ class Architecture:
     network_norm: str = "ffn_norm"  # the tensor of the norm in front of networks
     yarn_log_unit: float = 1.0  # of yarn_log_multiplier
     has_paired_gates: bool = False  # rows of gate and up of joined experts take turns
+    recurrence: str = ""  # of layers that are no attention: delta, delta in turns, or mamba
+    gates_attention: bool = False  # rows of queries have those of a gate beside them, head by head
     has_products_in_columns: bool = False  # weights of products lie as [k, length]
     is_less_one: bool = False  # weights of norms are
 
 
+_QWEN_HYBRID = Architecture(
+    recurrence="delta", gates_attention=True, network_norm="post_attention_norm"
+)
 _GPT = Architecture(is_centered=True, is_gated=False, activation="gelu")
 ARCHITECTURES = {
     "llama": Architecture(is_interleaved=True),
@@ -111,6 +117,9 @@ ARCHITECTURES = {
     "lfm2moe": Architecture(gating="sigmoid"),
     "deepseek2": Architecture(normalizes_shares=False, yarn_log_unit=0.1),
     "seed_oss": Architecture(network_norm="post_attention_norm"),
+    "qwen3next": _QWEN_HYBRID,
+    "qwen35": replace(_QWEN_HYBRID, recurrence="delta in turns"),
+    "qwen35moe": replace(_QWEN_HYBRID, recurrence="delta in turns"),
     "minimax-m2": Architecture(gating="sigmoid"),
     "exaone": Architecture(),
     "internlm2": Architecture(is_interleaved=True),
@@ -158,6 +167,28 @@ class Groups:
 
 
 @dataclass(frozen=True)
+class Recurrence:
+    """Layers with a state that goes from token to token (`recurrent.py`)."""
+
+    is_delta: bool  # by the gated delta rule, else Mamba 2
+    takes_turns: bool  # heads of values, with those of keys
+    key_heads: int
+    value_heads: int
+    key_length: int
+    value_length: int
+
+    @property
+    def rows(self) -> int:
+        """Features under the convolution."""
+        return 2 * self.key_heads * self.key_length + self.value_heads * self.value_length
+
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """The shape of a layer's state."""
+        return self.value_heads, self.key_length, self.value_length
+
+
+@dataclass(frozen=True)
 class Configuration:
     """The sizes of a model; lengths are counts of elements."""
 
@@ -190,6 +221,7 @@ class Configuration:
     windows: tuple[bool, ...]  # whether a layer attends to the last positions only
     rotated: tuple[bool, ...]  # whether queries and keys of a layer turn with their positions
     convolved: tuple[bool, ...]  # whether a layer is a convolution over `window` positions
+    recurrence: Recurrence | None  # what follows these convolutions
     embedding_scale: float
     residual_scale: float  # of what is added to a token's numbers
     logit_scale: float
@@ -206,8 +238,13 @@ class Configuration:
     def cached(self, layer: int) -> dict[str, tuple[int, int]]:
         """What the cache holds of a layer: heads and their features by a name of it."""
         if self.convolved[layer]:
-            return {"rows": (1, self.width)}
+            return {"rows": (1, self.recurrence.rows if self.recurrence else self.width)}
         return {"k": (self.kv_heads, self.key_length), "v": (self.kv_heads, self.value_length)}
+
+    @property
+    def recurrent(self) -> Sequence[int]:
+        """The layers with a state."""
+        return [n for n, each in enumerate(self.convolved) if each and self.recurrence]
 
     def has_window(self, layer: int) -> bool:
         """Whether a layer attends to the last positions only."""
@@ -257,9 +294,12 @@ def read_keys(
         layers = 1
     if layer_types is None:
         layer_types = _patterned(keys, architecture.window_period, layers)
-    if convolved is None:
+    if convolved is None and architecture.recurrence.startswith("delta"):
+        period = keys.size("full_attention_interval", 4)
+        convolved = [(layer + 1) % period > 0 for layer in range(layers)]
+    elif convolved is None:
         convolved = [each == 0 for each in _kv_heads(keys, layers)]
-    if keys.size("shortconv.l_cache", 0):
+    if any(keys.size(key, 0) for key in _TAPS):
         windows, rotated = tuple(convolved), [not each for each in convolved]
     else:
         window = keys.size("attention.sliding_window", 0)
@@ -339,13 +379,31 @@ def _patterned(keys: Keys, period: int, layers: int) -> Sequence[bool]:
 
 def _taps(keys: Keys, is_needed: bool) -> int:
     """The tokens that a convolution sees; 0: there is none."""
-    taps = keys.size("shortconv.l_cache", 0)
+    key = next((each for each in _TAPS if keys.has(each)), _TAPS[0])
+    taps = keys.size(key, 0)
     if taps > _MOST_TAPS or (is_needed and not taps):
         keys.problems.append(
-            f"the key '{keys.name_of('shortconv.l_cache')}' is {taps}, expected a positive integer "
-            f"up to {_MOST_TAPS}"
+            f"the key '{keys.name_of(key)}' is {taps}, expected a positive integer up to "
+            f"{_MOST_TAPS}"
         )
     return taps
+
+
+_TAPS = ("shortconv.l_cache", "ssm.conv_kernel")
+
+
+def _recurrence(keys: Keys, kind: str) -> Recurrence | None:
+    """What follows convolutions, if something does."""
+    if not kind:
+        return None
+    inner, heads = keys.size("ssm.inner_size"), keys.size("ssm.time_step_rank")
+    groups, length = keys.size("ssm.group_count", 1), keys.size("ssm.state_size")
+    if inner % heads or heads % groups:
+        keys.problems.append(
+            f"{inner} features of {heads} heads in {groups} groups do not divide each other"
+        )
+    lengths = (length, max(inner // heads, 1))
+    return Recurrence(kind != "mamba", kind == "delta in turns", groups, heads, *lengths)
 
 
 def _experts(keys: Keys) -> tuple[int, int]:
@@ -445,6 +503,7 @@ def _read(
         windows=windows,
         rotated=rotated,
         convolved=convolved,
+        recurrence=_recurrence(keys, architecture.recurrence),
         embedding_scale=keys.number("embedding_scale", embedding_scale),
         residual_scale=keys.number("residual_scale", 1.0),
         logit_scale=1 / logit_scale if architecture.divides_logits else logit_scale,

@@ -16,6 +16,7 @@ from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.feed_forward import feed_forward
 from ingot.compiler.frontends.gguf.latent import LatentAttention
 from ingot.compiler.frontends.gguf.pieces import capped, over_rows, part, times
+from ingot.compiler.frontends.gguf.recurrent import RecurrentLayer
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
@@ -71,7 +72,9 @@ class Transformer:
         first = f"{name}.attn_norm_2"
         first = first if f"{first}.weight" in self.weights else f"{name}.attn_norm"
         normed = self._norm(x, first) if architecture.has_norms_before else x
-        mix = self._convolution if self.c.convolved[layer] else self._attention
+        mix = self._attention
+        if self.c.convolved[layer]:
+            mix = self._recurrent if self.c.recurrence else self._convolution
         y = mix(normed, layer)
         front, before = f"{name}.{architecture.network_norm}", x
         x = self._added(x, y, f"{name}.post_attention_norm", front)
@@ -136,12 +139,24 @@ class Transformer:
 
     def _convolution(self, x: Value, layer: int) -> Value:
         """A gate, a convolution over the last positions of each feature, and another gate."""
-        b, width, (count, _) = self.b, self.c.width, tensor_type(x).shape
-        name, taps = f"blk.{layer}.shortconv", self.c.window
+        width, name = self.c.width, f"blk.{layer}.shortconv"
         x = self.weights.linear(x, f"{name}.in_proj", 3 * width)
         first, last, x = (self._part(x, 1, i * width, (i + 1) * width) for i in range(3))
-        x = self._product(first, x)
-        weight = self.weights.table(f"{name}.conv.weight", (width, taps))
+        y = self._convolved(self._product(first, x), f"{name}.conv", layer)
+        return self.weights.linear(self._product(last, y), f"{name}.out_proj", width)
+
+    def _recurrent(self, x: Value, layer: int) -> Value:
+        """A layer with a state."""
+        r = self.c.recurrence
+        assert r is not None
+        made = RecurrentLayer(self.c, r, self.weights, f"blk.{layer}", self._norm, self._convolved)
+        return made.of(x, self.cache, layer)
+
+    def _convolved(self, x: Value, name: str, layer: int) -> Value:
+        """Each feature of x[count, width] over its last positions, by the weights of this name."""
+        b, (count, width), taps = self.b, tensor_type(x).shape, self.c.window
+        width = known_dim(width)
+        weight = self.weights.table(f"{name}.weight", (width, taps))
 
         def times_tap(x: Value, distance: int) -> Value:
             tap = self._part(weight, 1, taps - 1 - distance, taps - distance)
@@ -150,10 +165,10 @@ class Transformer:
         y = times_tap(x, 0)
         for distance, before in enumerate(self.cache.before(x, layer), 1):
             y = b.value("add", y, times_tap(before, distance))
-        if f"{name}.conv.bias" in self.weights:
-            bias = self.weights.vector(f"{name}.conv.bias", width)
+        if f"{name}.bias" in self.weights:
+            bias = self.weights.vector(f"{name}.bias", width)
             y = b.value("add", y, b.broadcast_to(bias, (count, width)))
-        return self.weights.linear(self._product(last, y), f"{name}.out_proj", width)
+        return y
 
     # Attention
 
@@ -165,6 +180,16 @@ class Transformer:
             y = latent.values(self.cache.attend(*latent.projections(x), layer, None))
             return self.weights.linear(y, f"{name}.attn_output", c.width)
         q, k, v = (self._limited(each) for each in self._projections(x, name))
+        gate = None
+        if c.architecture.gates_attention:
+            pairs = self._reshaped(q, self.count, c.heads, 2 * c.key_length)
+            q, gate = (
+                self._reshaped(
+                    self._part(pairs, 2, start, start + c.key_length),
+                    *(self.count, c.heads * c.key_length),
+                )
+                for start in (0, c.key_length)
+            )
         q = self._heads(q, c.heads, c.key_length, f"{name}.attn_q_norm", layer)
         k = self._heads(k, c.kv_heads, c.key_length, f"{name}.attn_k_norm", layer)
         if self.warmth is not None:
@@ -178,13 +203,16 @@ class Transformer:
         y = self.cache.attend(q, k, v, layer, given)
         if f"{name}.attn_sub_norm.weight" in self.weights:
             y = self._norm(y, f"{name}.attn_sub_norm")
+        if gate is not None:
+            y = self._product(y, self.b.value("logistic", gate))
         return self.weights.linear(y, f"{name}.attn_output", c.width)
 
     def _projections(self, x: Value, name: str) -> Sequence[Value]:
         """Queries, keys and values of all heads."""
         c = self.c
         turned = c.rope.length if c.architecture.is_interleaved else 0
-        lengths = (c.heads * c.key_length, c.kv_heads * c.key_length, c.kv_heads * c.value_length)
+        queries = c.heads * c.key_length * (2 if c.architecture.gates_attention else 1)
+        lengths = (queries, c.kv_heads * c.key_length, c.kv_heads * c.value_length)
         if f"{name}.attn_qkv.weight" in self.weights:
             joined = self.weights.linear(x, f"{name}.attn_qkv", sum(lengths))
             groups = c.kv_heads if c.architecture.joins_heads else 1

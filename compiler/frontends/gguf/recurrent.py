@@ -1,0 +1,265 @@
+"""Layers with a state of a fixed length, which each token changes: the gated delta rule of
+Qwen3-Next and those after it, and Mamba 2.
+
+Of a state S[heads, key, value] and a token's key, query and value (B, C and x of Mamba):
+
+    S = exp(decay) S + key (x) d,  y = query S
+
+where d is the value, or what of it the state does not give for the key yet, times beta. S is read
+once for key and query together, and once to be changed. What tokens have on their own is made for
+all of them at once; a loop passes from token to token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ingot.compiler.frontends.gguf.cache import Cache
+from ingot.compiler.frontends.gguf.configuration import Configuration, Recurrence
+from ingot.compiler.frontends.gguf.pieces import over_rows, part, times
+from ingot.compiler.frontends.gguf.weights import Weights
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.control.build_control import counted_loop
+from ingot.compiler.ir import Value
+from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
+
+__all__ = ["RecurrentLayer"]
+
+F32 = dtype("f32")
+_LEAST = 1e-6  # of the square of a key's length
+Norm = Callable[[Value, str], Value]
+Convolve = Callable[[Value, str, int], Value]
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """What tokens bring: f32[count, heads, ...]. Without `beta` the state is only added to."""
+
+    query: Value
+    key: Value
+    value: Value
+    decay: Value
+    beta: Value | None
+
+
+class RecurrentLayer:
+    """The layer called `name`. `norm` and `convolve` are those of the network."""
+
+    def __init__(
+        self,
+        c: Configuration,
+        r: Recurrence,
+        weights: Weights,
+        name: str,
+        norm: Norm,
+        convolve: Convolve,
+    ) -> None:
+        self.c, self.r, self.weights, self.b = c, r, weights, weights.builder
+        self.name, self.norm, self.convolve = name, norm, convolve
+
+    def of(self, x: Value, cache: Cache, layer: int) -> Value:
+        """What the layer makes of x[count, width], and of its state, which goes on."""
+        (self.count, _) = tensor_type(x).shape
+        make = self._delta if self.r.is_delta else self._mamba
+        steps, finish = make(x, layer)
+        state, y = self._passed(steps, cache.state(layer))
+        cache.keep_state(layer, state)
+        return self.weights.linear(finish(y), f"{self.name}.ssm_out", self.c.width)
+
+    # The gated delta rule
+
+    def _delta(self, x: Value, layer: int) -> tuple[_Steps, Callable[[Value], Value]]:
+        b, r = self.b, self.r
+        rows, gate = self._rows_and_gate(x)
+        rows = self._silu(self.convolve(rows, f"{self.name}.ssm_conv1d", layer))
+        keys, values = r.key_heads * r.key_length, r.value_heads * r.value_length
+        query, key = (
+            self._unit(self._heads(part(rows, 1, start, start + keys, b), r.key_heads))
+            for start in (0, keys)
+        )
+        value = self._heads(part(rows, 1, 2 * keys, 2 * keys + values, b), r.value_heads)
+        beta, alpha = self._shares(x)
+        query = times(query, r.key_length**-0.5, b)
+        query, key = (self._for_values(each) for each in (query, key))
+        steps = _Steps(query, key, value, self._decay(alpha), b.value("logistic", beta))
+
+        def finish(y: Value) -> Value:
+            y = self.norm(y, f"{self.name}.ssm_norm")
+            return b.value("mul", self._flat(y), self._silu(gate))
+
+        return steps, finish
+
+    def _rows_and_gate(self, x: Value) -> tuple[Value, Value]:
+        """Queries, keys and values of all heads, [count, rows], and what gates the results; one
+        product may make both, head of keys by head."""
+        b, r, name = self.b, self.r, self.name
+        keys, values = r.key_heads * r.key_length, r.value_heads * r.value_length
+        if f"{name}.ssm_in.weight" not in self.weights:
+            rows = self.weights.linear(x, f"{name}.attn_qkv", 2 * keys + values)
+            return rows, self.weights.linear(x, f"{name}.attn_gate", values)
+        lengths = (keys, keys, values, values)
+        joined = self.weights.linear(x, f"{name}.ssm_in", sum(lengths))
+        *parts, gate = self._of_heads(joined, lengths)
+        return b.value("concatenate", *parts, axis=1), gate
+
+    def _shares(self, x: Value) -> Sequence[Value]:
+        """What beta and decay are made of, [count, heads] each."""
+        heads, name = self.r.value_heads, self.name
+        if f"{name}.ssm_ba.weight" in self.weights:
+            return self._of_heads(self.weights.linear(x, f"{name}.ssm_ba", 2 * heads), (heads,) * 2)
+        return [self.weights.linear(x, f"{name}.ssm_{kind}", heads) for kind in ("beta", "alpha")]
+
+    def _of_heads(self, x: Value, lengths: Sequence[int]) -> list[Value]:
+        """Parts of these lengths of x[count, length], whose columns stand by heads of keys."""
+        heads, b = self.r.key_heads, self.b
+        x = b.value("reshape", x, shape=(self.count, heads, sum(lengths) // heads))
+        parts, start = list[Value](), 0
+        for length in lengths:
+            own = part(x, 2, start, start + length // heads, b)
+            parts.append(b.value("reshape", own, shape=(self.count, length)))
+            start += length // heads
+        return parts
+
+    def _unit(self, x: Value) -> Value:
+        """Each row as long as 1."""
+        b, shape = self.b, tensor_type(x).shape
+        square = b.value("reduce", b.value("mul", x, x), axes=(2,), kind="add")
+        square = b.value("add", square, b.full(_LEAST, F32, shape[:-1]))
+        return over_rows("mul", x, b.value("rsqrt", square), b)
+
+    def _for_values(self, x: Value) -> Value:
+        """x[count, key heads, length] for each head of values: those of a head of keys stand side
+        by side, or as far from each other as there are heads of keys."""
+        b, r, (count, heads, length) = self.b, self.r, tensor_type(x).shape
+        each = r.value_heads // r.key_heads
+        if each == 1:
+            return x
+        shape = (count, each, heads, length) if r.takes_turns else (count, heads, each, length)
+        wide = b.value("broadcast", x, shape=shape, dimensions=(0, 2 if r.takes_turns else 1, 3))
+        return b.value("reshape", wide, shape=(count, r.value_heads, length))
+
+    # Mamba 2
+
+    def _mamba(self, x: Value, layer: int) -> tuple[_Steps, Callable[[Value], Value]]:
+        b, r, name = self.b, self.r, self.name
+        keys, values = r.key_heads * r.key_length, r.value_heads * r.value_length
+        lengths = (values, values + 2 * keys, r.value_heads)
+        joined = self.weights.linear(x, f"{name}.ssm_in", sum(lengths))
+        starts = (0, lengths[0], lengths[0] + lengths[1])
+        gate, rows, steps = (
+            part(joined, 1, start, start + length, b)
+            for start, length in zip(starts, lengths, strict=True)
+        )
+        rows = self._silu(self.convolve(rows, f"{name}.ssm_conv1d", layer))
+        own = self._heads(part(rows, 1, 0, values, b), r.value_heads)
+        key, query = (
+            self._for_values(self._heads(part(rows, 1, start, start + keys, b), r.key_heads))
+            for start in (values, values + keys)
+        )
+        width = self._softplus(steps)
+        decay = self._row_times(width, self._rate())
+        value = over_rows("mul", own, width, b)
+        skip = self._vector("ssm_d")
+
+        def finish(y: Value) -> Value:
+            wide = b.value("broadcast", skip, shape=tensor_type(own).shape, dimensions=(1,))
+            y = self._flat(b.value("add", y, b.value("mul", own, wide)))
+            y = b.value("mul", y, self._silu(gate))
+            if f"{name}.ssm_norm.weight" not in self.weights:
+                return y
+            return self.norm(y, f"{name}.ssm_norm")
+
+        return _Steps(query, key, value, decay, None), finish
+
+    # Both
+
+    def _decay(self, x: Value) -> Value:
+        """The logarithm of what stays of the state, [count, heads]."""
+        return self._row_times(self._softplus(x), self._rate())
+
+    def _rate(self) -> Value:
+        """By what steps are multiplied, a number below 0 for each head."""
+        if f"{self.name}.ssm_a" in self.weights:
+            return self._vector("ssm_a")
+        return self.b.value("neg", self.b.value("exp", self._vector("ssm_a_log")))
+
+    def _vector(self, kind: str) -> Value:
+        return self.weights.vector(f"{self.name}.{kind}", self.r.value_heads)
+
+    def _softplus(self, x: Value) -> Value:
+        """log(1 + exp(x + bias)), [count, heads]."""
+        b, shape = self.b, tensor_type(x).shape
+        x = b.value("add", x, b.broadcast_to(self._vector("ssm_dt.bias"), shape))
+        small = b.value("log1p", b.value("exp", b.value("neg", b.value("abs", x))))
+        return b.value("add", b.value("max", x, b.full(0.0, F32, shape)), small)
+
+    def _row_times(self, x: Value, y: Value) -> Value:
+        return self.b.value("mul", x, self.b.broadcast_to(y, tensor_type(x).shape))
+
+    def _silu(self, x: Value) -> Value:
+        return self.b.value("mul", x, self.b.value("logistic", x))
+
+    def _heads(self, x: Value, heads: int) -> Value:
+        (_, length) = tensor_type(x).shape
+        return self.b.value("reshape", x, shape=(self.count, heads, length // heads))
+
+    def _flat(self, x: Value) -> Value:
+        length = self.r.value_heads * self.r.value_length
+        return self.b.value("reshape", x, shape=(self.count, length))
+
+    def _passed(self, steps: _Steps, state: Value) -> tuple[Value, Value]:
+        """The state behind all tokens, and what they read of it, [count, heads, value]."""
+        b, r, count = self.b, self.r, self.count
+        shape = (count, r.value_heads, 1, r.key_length)
+        reads = [steps.query, *([] if steps.beta is None else [steps.key])]
+        pairs = b.value("concatenate", *(b.value("reshape", x, shape=shape) for x in reads), axis=2)
+        own = b.value("mul", steps.query, steps.key)
+        own = b.value("reduce", own, axes=(2,), kind="add")
+        kept = b.value("exp", steps.decay)
+        rows = [pairs, own, kept, steps.key, steps.value]
+        rows += [] if steps.beta is None else [steps.beta]
+        if count == 1:
+            state, y = self._step(b, state, [self._row(b, each, None) for each in rows])
+            return state, b.value("reshape", y, shape=(1, *tensor_type(y).shape))
+        made = b.full(0.0, F32, (count, r.value_heads, r.value_length))
+
+        def step(inner: Builder, place: Value, before: Sequence[Value]) -> Sequence[Value]:
+            state, y = self._step(inner, before[0], [self._row(inner, x, place) for x in rows])
+            y = inner.value("reshape", y, shape=(1, *tensor_type(y).shape))
+            zero = inner.constant(0, "i64")
+            return [state, inner.value("dynamic_update_slice", before[1], y, place, zero, zero)]
+
+        last, result = counted_loop(b, b.number(count, dtype("i64")), [state, made], step)
+        return last, result
+
+    def _row(self, b: Builder, x: Value, place: Value | None) -> Value:
+        """x[place], or the only row."""
+        if place is not None:
+            return b.value("take", x, place, axis=0)
+        rest: tuple[Dim, ...] = tensor_type(x).shape[1:]
+        return b.value("reshape", x, shape=rest)
+
+    def _step(self, b: Builder, state: Value, rows: Sequence[Value]) -> tuple[Value, Value]:
+        """The state behind a token, and what the token reads, [heads, value]."""
+        pairs, own, kept, key, value, *beta = rows
+        read = b.value(
+            "dot_general", pairs, state,
+            lhs_batch=(0,), rhs_batch=(0,), lhs_contract=(2,), rhs_contract=(1,),
+        )  # fmt: skip
+        shape, wide = tensor_type(value).shape, tensor_type(state).shape
+        read = b.value(
+            "mul", read, b.value("broadcast", kept, shape=tensor_type(read).shape, dimensions=(0,))
+        )
+        old, *known = (
+            b.value("reshape", part(read, 1, i, i + 1, b), shape=shape)
+            for i in range(1 + len(beta))
+        )
+        if known:
+            value = over_rows("mul", b.value("sub", value, known[0]), beta[0], b)
+        y = b.value("add", old, over_rows("mul", value, own, b))
+        key = b.value("broadcast", key, shape=wide, dimensions=(0, 1))
+        added = b.value("mul", key, b.value("broadcast", value, shape=wide, dimensions=(0, 2)))
+        kept = b.value("broadcast", kept, shape=wide, dimensions=(0,))
+        return b.value("add", b.value("mul", state, kept), added), y

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ingot.compiler.frontends.program.caches import Cache, cache
 from ingot.compiler.graph.state.make_stateful import make_stateful
 from ingot.compiler.graph.state.plan_state import Link
 from ingot.compiler.graph.symbols import inner_symbols, substitute_symbols
@@ -27,7 +27,19 @@ from ingot.compiler.ir.renamed_dims import renamed_dims, sizes_of_symbols
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
+if TYPE_CHECKING:
+    from ingot.compiler.frontends.program.caches import Cache, cache
+
 __all__ = ["Cache", "State", "apply_state", "cache", "carried", "named", "past_present"]
+
+
+def __getattr__(name: str) -> Any:
+    """Caches of programs, which few compiles need, and which bring all functions of programs."""
+    if name not in ("Cache", "cache"):
+        raise AttributeError(f"module 'ingot.compiler.state' has no attribute {name!r}")
+    globals()[name] = getattr(import_module("ingot.compiler.frontends.program.caches"), name)
+    return globals()[name]
+
 
 Pairing = Callable[[Function], "list[Link]"]
 """A function to its links, whose variables have equal names where they are the same."""

@@ -19,14 +19,14 @@ from ingot.compiler.dispatch.group import (
 )
 from ingot.compiler.ir import Block, Function, Op, Region, Value, clone_op
 from ingot.hal.errors import CompileError
-from ingot.hal.spec import layout
+from ingot.hal.header import constants, read
 
 if TYPE_CHECKING:
     from ingot.compiler.dispatch.form_dispatches import Former
 
 __all__ = ["MAXIMUM_BINDINGS", "captured_values", "write_function"]
 
-MAXIMUM_BINDINGS = int(layout().constants["INGOT_ENTRY_MAX_BINDINGS"])
+MAXIMUM_BINDINGS = int(constants(read("module_layout.h"))["INGOT_ENTRY_MAX_BINDINGS"])
 
 
 def write_function(function: Function, former: Former) -> Function:

@@ -18,13 +18,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2530,
+    "compiler": 2535,
     "compiler/bundling": 720,
     "compiler/dispatch": 2260,
     "compiler/frontends": 39580,
     "compiler/graph": 10865,
     "compiler/ir": 2290,
-    "compiler/kernels": 14740,
+    "compiler/kernels": 14750,
     "compiler/stream": 1640,
     "compiler/targets": 4635,
     "compiler/vm": 2610,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 120200
+IN_ALL = 120215
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -60,10 +60,16 @@ class AttentionSchedule:
 
 @dataclass(frozen=True)
 class _Block:
-    """One block of queries: how many vectors of lanes, and how many queries are real."""
+    """One block of queries: how many of them are real."""
 
     first: Index
     live: Index
+
+
+@dataclass(frozen=True)
+class _Vectors(_Block):
+    """The same, and how many vectors of lanes there are."""
+
     vectors: int
 
 
@@ -88,32 +94,24 @@ class _Attention(AttentionEntry):
         queries = b.dim(self.q.shape[-2])
         first = b.mul(b.workgroup(0), block)
         live = b.min(b.sub(queries, first), block)
-        per_block = block // self.lanes
+        lives = set(range(1, block + 1))  # what `live` may be
+        if isinstance(queries, int):
+            lives = {queries % block or block, *([block] if queries > block else [])}
+        fewest = {each for each in lives if each <= FEW_QUERIES and FewQueries.takes(self)}
 
-        def wide() -> None:
-            self._block(_Block(first, live, per_block))
-
-        def narrow() -> None:
-            self._block(_Block(first, live, 1))
+        def many() -> None:
+            self._block(_Block(first, live), lives - fewest)
 
         def few() -> None:
             parts = [self._scratch(part) for part in ("queries", "scores", "sums")]
             FewQueries(self, self.lanes, parts).attend(first, live)
 
-        def small() -> None:
-            if not FewQueries.takes(self):
-                narrow()
-            elif isinstance(queries, int):
-                (few if queries % block <= FEW_QUERIES else narrow)()
-            else:
-                b.if_(b.compare("gt", live, FEW_QUERIES), narrow, few)
-
-        if isinstance(queries, int) and (queries % block > self.lanes or queries % block == 0):
-            wide()
-        elif isinstance(queries, int) and queries <= self.lanes:
-            small()
+        if not fewest:
+            many()
+        elif lives == fewest:
+            few()
         else:
-            b.if_(b.compare("gt", live, self.lanes), wide, small)
+            b.if_(b.compare("gt", live, FEW_QUERIES), many, few)
         return self._finish()
 
     # Scratch: queries [d][block], scores [keys][block], sums [e][block], and a row of what there is
@@ -127,9 +125,28 @@ class _Attention(AttentionEntry):
     def _scratch_length(self) -> int:
         return (self.d + KEY_BLOCK + self.e + 1) * QUERY_BLOCK * 4
 
-    def _block(self, block: _Block) -> None:
+    def _block(self, block: _Block, lives: set[int]) -> None:
+        """A block with one of these counts of live queries: in all of its vectors, or in one."""
+        b, every = self.b, self.schedule.queries // self.lanes
+
+        def attend(count: int) -> None:
+            self._attend(_Vectors(block.first, block.live, count))
+
+        if min(lives) > self.lanes or max(lives) <= self.lanes:
+            known = every if min(lives) > self.lanes else 1
+            self._pack_queries(block, known)
+            attend(known)
+            self._write(block, known)
+            return
+        is_wide = b.compare("gt", block.live, self.lanes)
+        count = b.op("select", is_wide, b.value(every), b.value(1))
+        self._pack_queries(block, count)
+        b.if_(is_wide, lambda: attend(every), lambda: attend(1))
+        self._write(block, count)
+
+    def _attend(self, block: _Vectors) -> None:
+        """Leave the block's sums of values in scratch, and in the row those of weights."""
         b = self.b
-        self._pack_queries(block)
         zero = b.constant(0.0, F32, self.lanes)
         sums = self._scratch("sums")
         with b.for_(0, b.dim(self.e)) as loop:
@@ -148,10 +165,10 @@ class _Attention(AttentionEntry):
         else:
             body = partial(self._key_block, block)
             totals = self.blocks(first, keys, KEY_BLOCK, state, body)[block.vectors :]
-        self._write(block, totals)
+        self._keep(0, totals)
 
     def _key_block(
-        self, block: _Block, key: Index, count: Index, state: list[Value]
+        self, block: _Vectors, key: Index, count: Index, state: list[Value]
     ) -> list[Value]:
         """Add keys [key, key + count); `state` is per vector the maxima, then the sums."""
         b, most = self.b, count
@@ -204,7 +221,7 @@ class _Attention(AttentionEntry):
         at = b.op("add", b.op("mul", queries, step), first)
         return b.convert(b.gather(self.binding(view, operand), at), F32)
 
-    def _pack_queries(self, block: _Block) -> None:
+    def _pack_queries(self, block: _Block, count: Index) -> None:
         """Store q * scale transposed: squares of lanes where features are adjacent."""
         b, view, lanes = self.b, self.q, self.lanes
         factor = b.constant(self.scale, F32, lanes)
@@ -212,7 +229,7 @@ class _Attention(AttentionEntry):
         d = self.d
         squares = d // lanes * lanes if view.strides[-1] == 1 else 0
         last = b.sub(b.add(block.first, block.live), 1)
-        with b.for_(0, block.vectors) as vectors:
+        with b.for_(0, count) as vectors:
             if squares:
                 starts = []
                 for i in range(lanes):
@@ -230,7 +247,7 @@ class _Attention(AttentionEntry):
                 value = self._gather(view, 0, at, queries, view.strides[-2])
                 b.store(memory, self._at(loop.index, vectors.index), b.op("mul", value, factor))
 
-    def _width(self, block: _Block) -> int:
+    def _width(self, block: _Vectors) -> int:
         """The vectors of tiles, which are side by side in a block."""
         return min(self.schedule.tile_vectors, block.vectors)
 
@@ -286,7 +303,7 @@ class _Attention(AttentionEntry):
         b = self.b
         return multiply(b, shape, sums, count, lambda i, step: element(b.add(row, i), step), lines)
 
-    def _scores(self, block: _Block, key: Index, count: Index, most: Index) -> list[Value]:
+    def _scores(self, block: _Vectors, key: Index, count: Index, most: Index) -> list[Value]:
         """Store the block's scores; per lane their maximum."""
         b = self.b
         queries, scores = self._scratch("queries"), self._scratch("scores")
@@ -322,7 +339,7 @@ class _Attention(AttentionEntry):
             return self._hidden(block, key, count)
         return self._kept(0, block.vectors)
 
-    def _hidden(self, block: _Block, key: Index, count: Index) -> list[Value]:
+    def _hidden(self, block: _Vectors, key: Index, count: Index) -> list[Value]:
         """Cap the block's scores, and hide those of keys that a query does not see; per lane
         their maximum."""
         b, scores, pages = self.b, self._scratch("scores"), self.pages
@@ -346,7 +363,7 @@ class _Attention(AttentionEntry):
             return False
         return view.shape[-2] != 1 and view.shape[-1] != 1 and view.strides[-1] == 1
 
-    def _pack_mask(self, block: _Block, key: Index, count: Index, unseen: Value) -> Index:
+    def _pack_mask(self, block: _Vectors, key: Index, count: Index, unseen: Value) -> Index:
         """Store the mask where the scores will be, transposed in squares of lanes; behind which
         keys there is none that a query sees: an element above `unseen`."""
         b, view, lanes = self.b, self.mask, self.lanes
@@ -389,7 +406,7 @@ class _Attention(AttentionEntry):
         return b.op("add", score, self._gather(view, 3, at, queries, strides[-2]))
 
     def _exponentials(
-        self, block: _Block, count: Index, shift: list[Value], totals: list[Value]
+        self, block: _Vectors, count: Index, shift: list[Value], totals: list[Value]
     ) -> list[Value]:
         """Scores become exp(score - shift); per lane their sum is added to `totals`."""
         b, scores = self.b, self._scratch("scores")
@@ -403,7 +420,7 @@ class _Attention(AttentionEntry):
             loop.yield_(*following)
         return loop.results
 
-    def _add_values(self, block: _Block, key: Index, count: Index, factor: list[Value]) -> None:
+    def _add_values(self, block: _Vectors, key: Index, count: Index, factor: list[Value]) -> None:
         """sums = sums * factor + probabilities times values of this block."""
         b = self.b
         scores, sums = self._scratch("scores"), self._scratch("sums")
@@ -433,15 +450,14 @@ class _Attention(AttentionEntry):
 
             self._tiles(b.dim(self.e), b.dim(self.e), [], body)
 
-    def _write(self, block: _Block, totals: list[Value]) -> None:
+    def _write(self, block: _Block, count: Index) -> None:
         """Divide by the sums and store the block, queries as rows again."""
         b, sums, lanes = self.b, self._scratch("sums"), self.lanes
         memory, stored = self.result()
         base, step = self.base(self.out), b.dim(self.out.strides[-1])
         e = self.e
         squares = e // lanes * lanes if step == 1 else 0
-        self._keep(0, totals)
-        with b.for_(0, block.vectors) as vectors:
+        with b.for_(0, count) as vectors:
             before = b.mul(vectors.index, lanes)
             first, live = b.add(block.first, before), b.sub(block.live, before)
             (total,) = self._kept(vectors.index, 1)

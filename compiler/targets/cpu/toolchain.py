@@ -466,7 +466,8 @@ def _shared(lengths: Mapping[str, int]) -> list[list[str]]:
         return [sorted(lengths)] if lengths else []
     groups = [[name] for name in sorted(lengths) if lengths[name] > GROUP_LENGTH // 2]
     length -= sum(lengths[name] for (name,) in groups)
-    count = 1 << (length // GROUP_LENGTH).bit_length()
+    # as a power of two the nearest count of files
+    count = 1 << max((length * 3 // 2 // GROUP_LENGTH).bit_length() - 1, 0)
     places: dict[int, list[str]] = {}
     for name in sorted(lengths):
         if lengths[name] <= GROUP_LENGTH // 2:

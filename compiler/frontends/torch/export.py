@@ -21,6 +21,7 @@ from ingot.compiler.frontends.torch.archive import Archive
 from ingot.compiler.frontends.torch.complex_values import COMPLEX
 from ingot.compiler.frontends.torch.live import program_archive
 from ingot.compiler.frontends.torch.lowering import (
+    ALIASES,
     COMPOSED,
     CONVERSIONS,
     LOWERINGS,
@@ -141,7 +142,8 @@ def _is_known(torch: Any, program: Any) -> bool:
     if not all(_is_known_node(torch, node) for node in nodes):
         return False
     written = {_origin(torch, node) for node in nodes if functional_op(str(node.target))}
-    if any(node.op == "get_attr" for node in nodes):  # in graphs is not looked for shared memory
+    # in graphs is not looked for shared memory, and composed ops do not tell what they share
+    if any(node.op == "get_attr" or _name(node) in COMPOSED for node in nodes):
         return not written
     return all(getattr(node, "op", "") == "call_function" for node in written) and not any(
         _shares_unseen(torch, node) and _origin(torch, node) in written for node in nodes
@@ -149,11 +151,18 @@ def _is_known(torch: Any, program: Any) -> bool:
 
 
 def _is_sure(torch: Any, node: Any) -> bool:
-    """Whether it needs no more than a lowering: it writes nothing, and has no graph and no complex
-    numbers, with which some ops cannot be compiled."""
+    """Whether it needs no more than a lowering: it writes nothing, is not composed of others, and
+    has no graph and no complex numbers, with which some ops cannot be compiled."""
     value = node.meta.get("val")
     is_complex = isinstance(value, torch.Tensor) and value.is_complex()
-    return not (is_complex or functional_op(str(node.target)) or node.op == "get_attr")
+    is_writing = bool(functional_op(str(node.target)))
+    return not (is_complex or is_writing or node.op == "get_attr" or _name(node) in COMPOSED)
+
+
+def _name(node: Any) -> str:
+    """Of the op in the table."""
+    name = str(node.target)
+    return ALIASES.get(name, name)
 
 
 def _is_known_node(torch: Any, node: Any) -> bool:
@@ -166,10 +175,10 @@ def _is_known_node(torch: Any, node: Any) -> bool:
     if node.op != "call_function":
         return node.op in ("placeholder", "output")
     if isinstance(node.target, torch._ops.OpOverload):
-        name = str(node.target)
-        if functional_op(name):
-            return functional_op(name) in LOWERINGS
-        is_taken = _is_whole(name) or name in COMPLEX
+        written = functional_op(str(node.target))
+        if written:
+            return ALIASES.get(written, written) in LOWERINGS
+        is_taken = _name(node) in LOWERINGS or _name(node) in COMPLEX
         return is_taken and not node.target._schema.is_mutable
     name = f"{node.target.__module__}.{getattr(node.target, '__name__', '')}"
     name = name.removeprefix("torch.ops.")
@@ -195,12 +204,12 @@ def _origin(torch: Any, node: Any) -> Any:
 def _may_be_view(torch: Any, node: Any) -> bool:
     op = node.target
     is_told = isinstance(op, torch._ops.OpOverload) and bool(_ALIASES.search(str(op._schema)))
-    return is_told or str(op) in VIEWS or str(op).startswith(CONVERSIONS)
+    return is_told or _name(node) in VIEWS or str(op).startswith(CONVERSIONS)
 
 
 def _shares_unseen(torch: Any, node: Any) -> bool:
     """Whether it may be a view that the walk takes for a copy."""
-    is_seen = str(node.target) in VIEWS or str(node.target).startswith(CONVERSIONS)
+    is_seen = _name(node) in VIEWS or str(node.target).startswith(CONVERSIONS)
     return node.op == "call_function" and not is_seen and _may_be_view(torch, node)
 
 

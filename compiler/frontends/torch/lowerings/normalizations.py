@@ -164,9 +164,11 @@ def batch_norm(
     c: Context, x: Value, weight: Value | None, bias: Value | None, mean: Value | None,
     variance: Value | None, training: bool, momentum: float, eps: float, _: bool,
 ) -> Value:  # fmt: skip
-    if training:
+    if not training:
+        return _by_statistics(c, x, weight, bias, mean, variance, eps)
+    if mean is not None:
         raise UnsupportedNode(TRAINING)
-    return _by_statistics(c, x, weight, bias, mean, variance, eps)
+    return batch_norm_by_batch(c, x, weight, bias, training, momentum, eps)[0]
 
 
 @lowering("aten._native_batch_norm_legit_no_training.default")
@@ -183,7 +185,8 @@ def batch_norm_by_batch(
     c: Context, x: Value, weight: Value | None, bias: Value | None, training: bool,
     momentum: float, eps: float,
 ) -> list[Value]:  # fmt: skip
-    """By the statistics of the batch, which is how instance_norm is written."""
+    """By the statistics of the batch: instance_norm, weights that are standardised, and what keeps
+    no running ones."""
     wide = widen(c, x)
     axes = [axis for axis in range(type_of(x).rank) if axis != 1]
     centered, mean = center(c, wide, axes)

@@ -731,17 +731,34 @@ COMPOSED: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", COMPOSED)
-def test_saved_programs_have_ops_that_are_a_few_others(name: str) -> None:
+def test_ops_that_are_a_few_others_need_no_decomposition(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x, places = drawn(3, 4), torch.tensor([3, -1, 0, 7])
     function, file = COMPOSED[name], io.BytesIO()
     program = torch.export.export(Calls(function), (x, ROW, places), strict=False)
     torch.export.save(program, file)
-    with np.errstate(all="ignore"):
-        given = [x.numpy(), ROW.numpy(), places.numpy()]
-        found = interpret(read_source(file.getvalue()), "main", given)
-    for a, b in zip(found, leaves(function(x, ROW, places)), strict=True):
-        assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+    given, asked = [x.numpy(), ROW.numpy(), places.numpy()], []
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", asked.append)
+    for source in (file.getvalue(), program):
+        with np.errstate(all="ignore"):
+            found = interpret(read_source(source), "main", given)
+        for a, b in zip(found, leaves(function(x, ROW, places)), strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+    assert not asked
+
+
+def test_norms_of_the_batch_alone_are_taken() -> None:
+    """Those that keep no running statistics, and weights that are standardised by them."""
+    x, norm = drawn(3, 4, 5), torch.nn.BatchNorm1d(4, track_running_stats=False).eval()
+
+    def function(x: Any, w: Any, bias: Any) -> Any:
+        standard = F.batch_norm(w[None], None, None, bias, bias, training=True)
+        return norm(x), F.batch_norm(x, None, None, training=True), standard
+
+    with torch.no_grad():
+        check(function, x, drawn(6, 4), drawn(6))
 
 
 def test_indices_below_a_choice_are_read_where_it_takes_them() -> None:

@@ -24,7 +24,7 @@ LINES = {
     "compiler/frontends": 39590,
     "compiler/graph": 10865,
     "compiler/ir": 2290,
-    "compiler/kernels": 14750,
+    "compiler/kernels": 14800,
     "compiler/stream": 1640,
     "compiler/targets": 4635,
     "compiler/vm": 2610,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 120220
+IN_ALL = 120270
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -7,20 +7,26 @@ outer ones are shared by the workgroups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cmp_to_key
 from itertools import pairwise
 
 from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, known_dim, modulo, prove_le
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims, modulo, prove_le
 from ingot.compiler.kernels.emit import Emitter, is_shuffled
 from ingot.compiler.kernels.entry import finish_kernel, in_place_pairs
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.joined_axes import count_of_joined, windows_of
+from ingot.compiler.kernels.lanes.woven import (
+    MOST_NODES,
+    conditions_on,
+    ends_of,
+    lanes_woven,
+    weave,
+)
 from ingot.compiler.kernels.loop import Index as LoopIndex
-from ingot.compiler.kernels.loop import LoopBuilder, lanes_of
+from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.schedule import (
     WORKGROUP_BYTES,
     Grid,
@@ -47,10 +53,8 @@ from ingot.compiler.kernels.trace import (
 __all__ = ["MapSchedule", "lower_map", "trace_map"]
 
 _PAGES = 64  # sides of a block of squares: its lines lie in as many pages of both sides
-_TURNED_NODES = 12  # of a kernel whose code is printed once for each row of a square
 _MOST_PARTS = 8  # of the last axis, each with code of its own
 _LEAST_SIDE = 8  # of an axis that is moved to be walked in blocks
-_MOST_WOVEN = 4  # steps of a short last axis
 _STRIP = 32  # rows that are walked for one vector of indices
 _LEAST_ROWS = 4  # for which indices are read in front
 _TRANSPOSE_BLOCK = 16  # steps of the axis that is contiguous in the operand, per block
@@ -107,7 +111,7 @@ class _Lowering:
         dtypes = {node.dtype for node in walk_nodes(roots) if not node.dtype.is_boolean}
         self.lanes = target.lanes(*dtypes)
         extent = self.inner.extent
-        self.woven = self.lanes if self._can_be_woven() else 1
+        self.woven = lanes_woven(self.axes, self.out, roots, self.lanes, function.symbols)
         if isinstance(extent, int) and extent < min(self.lanes, 4):
             self.lanes = 1
         elif isinstance(extent, int) and all(node.dtype.bytes == 1 for node in roots):
@@ -147,24 +151,6 @@ class _Lowering:
             isinstance(node, Apply) and node.name not in cheap for node in walk_nodes(self.roots)
         )
 
-    def _can_be_woven(self) -> bool:
-        """Whether the last axis is short, and all operands are read in a row along the one before,
-        as by a nearest resize: its steps are vectors along that one, then, stored alternately."""
-        extent, nodes = self.inner.extent, list(walk_nodes(self.roots))
-        if len(self.axes) < 2 or not isinstance(extent, int) or not 1 < extent <= _MOST_WOVEN:
-            return False
-        if any(node.dtype.bytes < 4 or node.dtype.is_boolean for node in self.roots):
-            return False
-        outer = self.axes[-2]
-        if guess(outer.extent, self.function.symbols) < self.lanes or len(nodes) > _TURNED_NODES:
-            return False
-        if self.out.coefficient(self.inner.axis) != 1 or self.out.coefficient(outer.axis) != extent:
-            return False
-        return not any(isinstance(node, (Choose, InRange)) for node in nodes) and all(
-            load.index.is_affine() and load.index.coefficient(outer.axis) in (0, 1)
-            for load in loads_of(self.roots)
-        )
-
     def _transpose_block(self) -> int:
         """Above 1 if an operand is contiguous along the last axis but one: then both of the
         last axes are walked in blocks, so that every line of the operand is used at once."""
@@ -182,7 +168,7 @@ class _Lowering:
         if self.block == 1 or self.lanes not in (4, 8, 16):
             return []
         nodes = list(walk_nodes(self.roots))
-        if len(nodes) > _TURNED_NODES or any(isinstance(node, Choose) for node in nodes):
+        if len(nodes) > MOST_NODES or any(isinstance(node, Choose) for node in nodes):
             return []
         outer, inner = self.axes[-2].axis, self.inner.axis
         turned = [
@@ -225,13 +211,9 @@ class _Lowering:
     def _divide(self) -> tuple[list[InRange], list[Dim]]:
         """Conditions on nothing but the place along the last axis, and the places, in order,
         between which they do not change; none where all places lie between vectors."""
-        axis, extent, known = self.inner.axis, self.inner.extent, self.function.symbols
-        nodes = [
-            node
-            for node in walk_nodes(self.roots)
-            if isinstance(node, InRange) and node.step == 1 and node.index.terms == ((axis, 1),)
-        ]
-        ends = {end for node in nodes for end in _ends(node)} - {0, extent}
+        extent, known = self.inner.extent, self.function.symbols
+        nodes = conditions_on(self.inner.axis, self.roots)
+        ends = {end for node in nodes for end in ends_of(node)} - {0, extent}
 
         def order(a: Dim, b: Dim) -> int:
             return -1 if prove_le(a, b, known) else 1
@@ -332,28 +314,46 @@ class _Lowering:
                     emitter.remember(load, vector)
 
     def _woven(self, emitter: Emitter) -> None:
-        """Vectors along the last axis but one, one for each step of the last."""
+        """Vectors along the last axis but one, one for each step of the last, where all conditions
+        on that axis hold; the places beside these one by one."""
         b, lanes, outer, steps = self.builder, self.woven, self.axes[-2], self.inner.extent
         first, end = self._range(outer)
-        full = self._whole(first, end, lanes)
+        held, of_steps = (conditions_on(each.axis, self.roots) for each in (outer, self.inner))
+        begin, stop = first, end
+        for low, high in map(ends_of, held):
+            begin, stop = b.max(begin, b.dim(low)), b.min(stop, b.dim(high))
+        begin = b.min(begin, end)
+        full = self._whole(begin, stop, lanes)
         self._hoist(emitter, len(self.axes) - 2)
-        with b.for_(first, full, lanes) as loop, emitter.scope():
+
+        def singly(start: LoopIndex, stop: LoopIndex) -> None:
+            with b.for_(start, stop) as rest, emitter.scope():
+                emitter.places[outer.axis] = rest.index
+                self._innermost(emitter, 0, known_dim(steps))
+
+        if held:
+            singly(first, begin)
+        with b.for_(begin, full, lanes) as loop, emitter.scope():
             values = []
             for step in range(known_dim(steps)):
                 emitter.places[self.inner.axis] = step
+                emitter.known.update(dict.fromkeys(held, True))
+                emitter.known.update(
+                    (each, step in range(*known_dims(ends_of(each)))) for each in of_steps
+                )
                 with emitter.along(outer.axis, loop.index, lanes):
                     values.append([emitter.emit_vector(root) for root in self.roots])
+            for each in (*held, *of_steps):
+                del emitter.known[each]
             emitter.places[self.inner.axis] = 0
             place = emitter.index(self.out)
             for ordinal, parts in enumerate(zip(*values, strict=True)):
                 memory = b.binding(
                     len(self.function.arguments) + ordinal, self.roots[ordinal].dtype
                 )
-                for number, vector in enumerate(_weave(b, parts)):
+                for number, vector in enumerate(weave(b, parts)):
                     b.store(memory, b.add(place, number * lanes), vector)
-        with b.for_(full, end) as rest, emitter.scope():
-            emitter.places[outer.axis] = rest.index
-            self._innermost(emitter, 0, known_dim(steps))
+        singly(full, end)
 
     def _blocked(self, emitter: Emitter) -> None:
         """The last two axes in blocks."""
@@ -492,7 +492,7 @@ class _Lowering:
             if place is not places[-1]:
                 stop = b.min(b.max(b.dim(place), first), end)
             for node in self.conditions:
-                low, high = (places.index(each) for each in _ends(node))
+                low, high = (places.index(each) for each in ends_of(node))
                 emitter.known[node] = low <= part < high
             with emitter.scope():
                 self._run(emitter, start, stop)
@@ -550,22 +550,6 @@ class _Lowering:
             b.store(memory, place, value, count)
 
 
-def _weave(b: LoopBuilder, parts: Sequence[Value]) -> list[Value]:
-    """Lane 0 of each of the vectors, then lane 1, ..., as as many vectors."""
-    lanes, count, woven = lanes_of(parts[0]), len(parts), []
-    for first in range(0, lanes * count, lanes):
-        places = [divmod(at, count) for at in range(first, first + lanes)]
-        vector = parts[0]
-        for part in range(1, count):
-            order = [
-                lanes + lane if each == part else at if each < part and part > 1 else lane
-                for at, (lane, each) in enumerate(places)
-            ]
-            vector = b.shuffle(vector, parts[part], order)
-        woven.append(vector)
-    return woven
-
-
 def _reordered(axes: list[Merged], roots: list[Node]) -> list[Merged]:
     """The axes, one along which an operand is contiguous moved to the last but one if the last axis
     takes steps in that operand: channels last to first where the rows of pixels lie apart."""
@@ -578,8 +562,3 @@ def _reordered(axes: list[Merged], roots: list[Node]) -> list[Merged]:
             if long and load.index.coefficient(each.axis) == 1:
                 return [*(other for other in axes[:-1] if other is not each), each, inner]
     return axes
-
-
-def _ends(node: InRange) -> tuple[Dim, Dim]:
-    """Where along its axis the condition begins and ceases to hold."""
-    return node.low + node.index.offset * -1, node.high + node.index.offset * -1

@@ -224,6 +224,26 @@ def test_short_last_axes_are_woven_of_vectors(name: str, times: int) -> None:
         CPU.check(function, n=n)
 
 
+@pytest.mark.parametrize("channels", [2, 3, 4])
+@pytest.mark.parametrize("name", ["u8", "i8", "f32"])
+@pytest.mark.parametrize(
+    ("width", "low", "high"),
+    [(224, 1, 1), (40, 0, 3), (33, 2, 0), (15, 1, 0), (17, 0, 0), (16, 1, 1)],
+)
+def test_images_that_become_channels_last_are_woven_inside_their_borders(
+    name: str, channels: int, width: int, low: int, high: int
+) -> None:
+    def body(b, x):
+        x = b.op("transpose", x, permutation=(0, 2, 3, 1))
+        around = (0, low, low, 0), (0, high, high, int(channels < 4))
+        value = b.full(7, dtype(name))
+        return b.op("pad", x, value, low=around[0], high=around[1], interior=(0,) * 4)
+
+    function = entry([f"{name}[1,{channels},5,{width}]"], body)
+    assert CPU.lower(function).schedule.woven > 1 or width < 40
+    CPU.check(function)
+
+
 @pytest.mark.parametrize("name", ["u8", "i8"])
 @pytest.mark.parametrize("length", [4, 8, 12, 16, 34])
 @pytest.mark.parametrize("shift", ["shift_left", "shift_right_logical"])

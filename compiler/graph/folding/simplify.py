@@ -384,7 +384,8 @@ def _reduce_nothing(op: Op, builder: Builder) -> Value | None:
 
 
 def _convert_of_convert(op: Op, builder: Builder) -> Value | None:
-    """Converting there and back gives the value back if the way there was exact."""
+    """Converting there and back gives the value back if the way there was exact. From a float to an
+    integer it saturates, from an integer it wraps: of these two, one is not the other."""
     inner = defined_by(op.operands[0], "convert")
     if inner is None:
         return None
@@ -394,6 +395,9 @@ def _convert_of_convert(op: Op, builder: Builder) -> Value | None:
     target = tensor_type(op.result).dtype
     if target is source:
         return inner.operands[0]
+    saturates = source.is_integer and middle.is_float and target.is_integer
+    if saturates and not holds_exactly(source, target):
+        return None
     return builder.value("convert", inner.operands[0], dtype=target)
 
 

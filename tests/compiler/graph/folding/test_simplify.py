@@ -18,6 +18,8 @@ from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.folding.fold_constants import fold_constants
 from ingot.compiler.graph.folding.simplify import holds_exactly, simplify
 from ingot.compiler.graph.forms.reshapes import reshape_groups
+from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import DTYPES, dtype
 from tests.support.drawn import examples
@@ -279,6 +281,32 @@ def test_exact_conversions_lose_nothing(source: str) -> None:
         if not target.is_complex and holds_exactly(element, target):
             back = convert(convert(x, target), element)
             assert back.tobytes() == x.tobytes(), target
+
+
+@pytest.mark.parametrize("source", [name for name in DTYPES if name[0] != "c"])
+def test_conversions_of_conversions_are_what_they_were(source: str) -> None:
+    element = dtype(source)
+    middles = [each for each in DTYPES.values() if holds_exactly(element, each)]
+    raw = np.random.default_rng(0).integers(0, 256, (64, element.bytes), np.uint8)
+    x = np.frombuffer((raw & 1 if element.is_boolean else raw).tobytes(), np.uint8)
+    targets = [each for each in DTYPES.values() if not each.is_complex]
+
+    def build(b: Builder, x: Any) -> Any:
+        return [
+            b.op("convert", b.op("convert", x, dtype=middle), dtype=target)
+            for middle in middles
+            for target in targets
+        ]
+
+    module = program(build, TensorType(element, (64,)))
+    given = x.view(element.numpy)
+    with np.errstate(all="ignore"):
+        before, after = (interpret(each, "main", [given]) for each in (module, simplify(module)))
+    for one, other in zip(before, after, strict=True):
+        assert one.dtype == other.dtype
+        wide = np.int64 if one.dtype.kind == "i" else np.uint64 if one.dtype.kind == "u" else float
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(one.astype(wide), other.astype(wide))
 
 
 @examples(60)

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ingot.compiler import ir
 from ingot.compiler.chain import Chain, join
 from ingot.compiler.check_program import check_function_name
 from ingot.compiler.foreign import own_errors
+from ingot.compiler.frontends.kept_file import KeptFile, import_whole
 from ingot.compiler.frontends.natives import OwnOps, given_natives
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.graph.ops import Parameter
@@ -261,7 +263,7 @@ def _read_file(path: Path, options: _Options) -> ir.Module:
         with open_regular(path) as file:
             start = file.read(START_LENGTH)
             kind = file_kind(start, path.name)
-            data = start + file.read() if kind in (ARTIFACT, TEXT) else None
+            data = start + file.read() if kind is TEXT else None
     except InvalidArgument:
         if not path.is_dir():
             raise
@@ -277,6 +279,9 @@ def _read_file(path: Path, options: _Options) -> ir.Module:
     _check_kind(kind, shown)
     if data is not None:
         return _read_bytes(data, kind, options)
+    if kind is ARTIFACT:
+        read = partial(_read_stablehlo, options=options)
+        return import_whole(KeptFile(partial(open_regular, path.absolute()), shown), read)
     if kind is GGUF:
         return _read_gguf(path, options)
     if kind is EXPORTED:

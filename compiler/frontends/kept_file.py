@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.ir import Later, Literal
+from ingot.compiler.graph.ops import Constant
+from ingot.compiler.ir import Later, Literal, Module, walk
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.literals import literal_from_bytes
 from ingot.hal.errors import CompileError, Error
 from ingot.hal.spec import DType
 
-__all__ = ["Kept", "KeptBytes", "KeptFile"]
+__all__ = ["Kept", "KeptBytes", "KeptFile", "import_whole"]
 
 _LARGE = 1 << 16
 """Bytes of the longest tensor that is read when it is seen, once."""
@@ -74,11 +75,26 @@ class KeptFile(Kept):
 class KeptBytes(Kept):
     """Bytes in memory, which are not copied."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         self._data, self.length = data, len(data)
 
     def read(self, offset: int, length: int) -> np.ndarray[Any, Any]:
         return np.frombuffer(self._data, np.uint8, length, offset)
+
+
+def import_whole(file: KeptFile, read: Callable[[memoryview], Module]) -> Module:
+    """What `read` makes of all bytes of the file, whose large constants may lie in them: they are
+    read again when they are used."""
+    data = file.read(0, file.length)
+    module = read(data.data)
+    for op in walk(module):
+        literal = Constant.of(op).value if op.name == "constant" else None
+        if literal is None or isinstance(literal.stored, Later) or literal.nbytes <= _LARGE:
+            continue
+        offset = literal.stored.ctypes.data - data.ctypes.data
+        if 0 <= offset <= file.length - literal.nbytes:
+            op.attributes = Constant(file.literal(offset, literal.shape, literal.dtype))
+    return module
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import helper, numpy_helper
+
+from tests.support.tflite_models import Model
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the peak of memory")
 
@@ -33,13 +40,14 @@ print(told("VmHWM") - before, len(module))
 """
 
 
-def _write(path: Path, count: int, external: bool = False) -> None:
-    """A chain of products with weights of their own, half of which lie the other way round."""
+def _weights(count: int) -> list[np.ndarray[Any, Any]]:
     random = np.random.default_rng(0)
-    weights = [
-        numpy_helper.from_array(random.random((_WIDTH, _WIDTH), np.float32), f"w{n}")
-        for n in range(count)
-    ]
+    return [random.random((_WIDTH, _WIDTH), np.float32) for _ in range(count)]
+
+
+def _write_onnx(path: Path, count: int, external: bool = False) -> None:
+    """A chain of products with weights of their own, half of which lie the other way round."""
+    weights = [numpy_helper.from_array(each, f"w{n}") for n, each in enumerate(_weights(count))]
     nodes = [
         helper.make_node("Gemm", [f"x{n}", f"w{n}"], [f"x{n + 1}"], transB=n % 2)
         for n in range(count)
@@ -51,13 +59,53 @@ def _write(path: Path, count: int, external: bool = False) -> None:
     onnx.save(model, path, save_as_external_data=external, location=f"{path.name}.data")
 
 
+def _write_torch(path: Path, count: int) -> None:
+    layers = [torch.nn.Linear(_WIDTH, _WIDTH, bias=False) for _ in range(count)]
+    model = torch.nn.Sequential(*layers).eval()
+    torch.export.save(torch.export.export(model, (torch.zeros(8, _WIDTH),)), path)
+
+
+def _write_jax(path: Path, count: int) -> None:
+    weights = _weights(count)
+
+    def chain(x: Any) -> Any:
+        for each in weights:
+            x = x @ each
+        return x
+
+    x = jax.ShapeDtypeStruct((8, _WIDTH), np.float32)
+    path.write_bytes(jax.export.export(jax.jit(chain))(x).serialize())
+
+
+def _write_tflite(path: Path, count: int) -> None:
+    model = Model()
+    graph = model.main
+    given = x = graph.tensor("float32", (8, _WIDTH), name="x")
+    for each in _weights(count):
+        y = graph.tensor("float32", (8, _WIDTH))
+        graph.op("FULLY_CONNECTED", [x, graph.constant(each)], [y], "FullyConnectedOptions")
+        x = y
+    graph.ends([given], [x])
+    path.write_bytes(bytes(model))
+
+
+_WRITERS: dict[str, Callable[[Path, int], None]] = {
+    "file.onnx": _write_onnx,
+    "bytes.onnx": _write_onnx,
+    "external.onnx": partial(_write_onnx, external=True),
+    "program.pt2": _write_torch,
+    "exported.stablehlo": _write_jax,
+    "model.tflite": _write_tflite,
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["file", "external", "bytes"])
-def test_compiling_onnx_takes_the_weights_once_and_little_more(kind: str, tmp_path: Path) -> None:
-    _write(tmp_path / "small.onnx", 2)
-    _write(tmp_path / "model.onnx", _COUNT, kind == "external")
-    paths = [tmp_path / "model.onnx", tmp_path / "small.onnx"]
-    command = [sys.executable, "-c", _PROGRAM, kind, *map(str, paths)]
+@pytest.mark.parametrize("name", _WRITERS)
+def test_compiling_takes_the_weights_once_and_little_more(name: str, tmp_path: Path) -> None:
+    path, small = tmp_path / name, tmp_path / f"small.{name}"
+    _WRITERS[name](path, _COUNT)
+    _WRITERS[name](small, 2)
+    command = [sys.executable, "-c", _PROGRAM, name.partition(".")[0], str(path), str(small)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     kilobytes, length = map(int, done.stdout.split())
     assert length >= _LENGTH  # the module has them

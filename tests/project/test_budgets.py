@@ -18,10 +18,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2535,
+    "compiler": 2540,
     "compiler/bundling": 720,
     "compiler/dispatch": 2260,
-    "compiler/frontends": 39590,
+    "compiler/frontends": 39630,
     "compiler/graph": 10865,
     "compiler/ir": 2290,
     "compiler/kernels": 14800,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 120275
+IN_ALL = 120320
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -12,6 +12,7 @@ from typing import Any
 
 from ingot.compiler.frontends.distinct_names import distinct_names
 from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode
+from ingot.compiler.frontends.kept_file import KeptFile, import_whole
 from ingot.compiler.frontends.problems import list_problems
 from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.strings import (
@@ -32,6 +33,7 @@ from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
+from ingot.hal.whole_file import open_regular
 
 __all__ = ["import_tflite"]
 
@@ -43,7 +45,14 @@ def import_tflite(source: Path | bytes, *, survey: Survey | None = None) -> Modu
     there is none, is `main`. CompileError lists every op that cannot be compiled; a `survey` takes
     them instead.
     """
-    model = Model(source)
+    if isinstance(source, bytes):
+        return _import_bytes(memoryview(source), "the TFLite model", survey)
+    file = KeptFile(partial(open_regular, source.absolute()), f"'{source}'")
+    return import_whole(file, partial(_import_bytes, what=file.name, survey=survey))
+
+
+def _import_bytes(data: memoryview, what: str, survey: Survey | None) -> Module:
+    model = Model(data, what)
     if survey is not None:
         survey.start()
     module = Module(attributes={"producer": f"TFLite {model.description}".strip()[:80]})

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import mmap
 from dataclasses import field
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,9 +17,8 @@ from ingot.compiler.ir import Literal, TensorType
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dims
 from ingot.compiler.ir.literals import literal_from_bytes, literal_from_numbers
-from ingot.hal.errors import CompileError, NotFound
+from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
-from ingot.hal.whole_file import at_once
 
 __all__ = ["Model", "Operator", "Quantization", "Signature", "Subgraph", "Tensor", "require_small"]
 
@@ -182,12 +179,11 @@ class Signature:
 
 
 class Model:
-    """CompileError: the file is damaged, or of another version. NotFound: there is none."""
+    """CompileError: the file is damaged, or of another version. `what` it is in messages."""
 
-    def __init__(self, source: Path | bytes) -> None:
-        self.what = f"'{source}'" if isinstance(source, Path) else "the TFLite model"
-        data = _mapped(source) if isinstance(source, Path) else memoryview(source)
-        self._buffer = Flatbuffer(data, self.what)
+    def __init__(self, data: memoryview, what: str) -> None:
+        self.what = what
+        self._buffer = Flatbuffer(data, what)
         root = self._buffer.root()
         version = root.number(0, "I")
         if version != _VERSION:
@@ -290,14 +286,6 @@ class Model:
                     raise self._buffer.damaged(f"tensor {tensor} of a signature is not there")
                 found[each.text(0)] = tensor
         return signature
-
-
-def _mapped(path: Path) -> memoryview:
-    try:
-        with open(path, "rb", opener=at_once) as file:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except (OSError, ValueError) as error:
-        raise NotFound(f"'{path}' cannot be read as a TFLite model: {error}") from None
 
 
 def _quantization(table: Table | None, shape: list[int | None], name: str) -> Quantization | None:

@@ -12,15 +12,19 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ingot.compiler.ir import Literal
+from ingot.compiler.frontends.kept_file import Kept, KeptBytes, KeptFile
+from ingot.compiler.ir import Later, Literal
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.literals import literal_from_bytes
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
+from ingot.hal.whole_file import open_regular
 
 __all__ = ["DTYPES", "MAJOR", "Archive", "element_type"]
 
@@ -33,6 +37,7 @@ DTYPES = {
 MAJOR = 8  # of the schema that is read
 _AGAIN = "save it again with torch.export.save of torch 2.8 or newer"
 _MOST_REPEATED = 1 << 30  # bytes of a tensor whose strides repeat what is stored
+_LARGE = 1 << 16  # bytes of the longest tensor that is read once
 _WRONG = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError)
 
 
@@ -50,6 +55,7 @@ class Archive:
         self.what = f"'{source}'" if isinstance(source, Path) else "the PyTorch program"
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source)
+            self._kept = _kept(source, self.what)
         except _WRONG as error:
             raise self._damaged(str(error)) from None
         names = self._zip.namelist()
@@ -71,7 +77,8 @@ class Archive:
         self._constants = self._table("constants")
 
     def tensor(self, name: str, is_constant: bool) -> Literal:
-        """A weight, buffer or constant. CompileError: it is not there, or not whole."""
+        """A weight, buffer or constant; a large one is read again when it is used. CompileError: it
+        is not there, or not whole."""
         meta = self._meta(name, is_constant)
         element = element_type(meta["dtype"])
         shape = self.tensor_type(name, is_constant)[1]
@@ -80,7 +87,7 @@ class Archive:
         strides = [int(each["as_int"]) * width for each in meta["strides"]]
         offset = int(meta["storage_offset"]["as_int"]) * width
         if 0 in shape:
-            data, offset, strides = b"", 0, [width] * len(shape)
+            data, offset, strides = bytes(width), 0, [0] * len(shape)
         elif min((offset, *strides)) < 0:
             raise self._damaged(f"tensor '{name}' has negative strides")
         last = offset + sum(max(n - 1, 0) * step for n, step in zip(shape, strides, strict=True))
@@ -90,12 +97,11 @@ class Archive:
             raise self._damaged(
                 f"tensor '{name}' has the shape {list(shape)}, but {len(data)} bytes"
             )
-        kept = bytes(data[offset : last + width])  # not what else lies in the storage
-        if element.is_numpy:
-            return Literal(_strided(shape, element.numpy, kept, strides), element)
-        carrier = np.dtype(f"u{width}")
-        array = _strided(shape, carrier, kept, strides)
-        return literal_from_bytes(np.ascontiguousarray(array).tobytes(), shape, element)
+        is_large = math.prod(shape) * width > _LARGE
+        file, start = self._place(name, is_constant) if is_large else (KeptBytes(data), 0)
+        ends = (start + offset, start + last + width)
+        stored = _Strided(file, *ends, element, shape, tuple(strides))
+        return Literal(stored if is_large else np.array(stored.make()), element)
 
     def tensor_type(self, name: str, is_constant: bool) -> tuple[DType, tuple[int, ...]]:
         """Its dtype and shape, without its data."""
@@ -121,8 +127,18 @@ class Archive:
                 f"tensor '{name}' of {self.what} is a pickle, which is never loaded: store a plain "
                 "tensor in the module"
             )
+        return self._read(self._member(name, is_constant))
+
+    def _member(self, name: str, is_constant: bool) -> str:
+        table = self._constants if is_constant else self._weights
         folder = "constants" if is_constant else "weights"
-        return self._read(f"{self._root}/data/{folder}/{entry['path_name']}")
+        return f"{self._root}/data/{folder}/{table[name]['path_name']}"
+
+    def _place(self, name: str, is_constant: bool) -> tuple[Kept, int]:
+        """Where the storage of a tensor begins."""
+        at = self._zip.getinfo(self._member(name, is_constant)).header_offset
+        lengths = self._kept.read(at + 26, 4).view("<u2")  # of the name and of what follows it
+        return self._kept, at + 30 + int(lengths.sum(dtype=np.int64))
 
     def _meta(self, name: str, is_constant: bool) -> Any:
         table = self._constants if is_constant else self._weights
@@ -179,8 +195,28 @@ class Archive:
         return f"{self.what} holds no program of torch.export: {_AGAIN}"
 
 
-def _strided(
-    shape: tuple[int, ...], element: np.dtype[Any], data: bytes, strides: list[int]
-) -> np.ndarray[Any, Any]:
-    array: np.ndarray[Any, Any] = np.ndarray(shape, element, data, 0, strides)
-    return array
+def _kept(source: Path | bytes, name: str) -> Kept:
+    if isinstance(source, bytes):
+        return KeptBytes(source)
+    return KeptFile(partial(open_regular, source.absolute()), name)
+
+
+@dataclass(frozen=True)
+class _Strided(Later):
+    """Elements at strides in bytes from `start` on, of which the last ends at `end`."""
+
+    file: Kept
+    start: int
+    end: int
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def make(self) -> np.ndarray[Any, Any]:
+        element = self.dtype.numpy if self.dtype.is_numpy else np.dtype(f"u{self.dtype.bytes}")
+        data = self.file.read(self.start, self.end - self.start)
+        array: np.ndarray[Any, Any] = np.ndarray(self.shape, element, data, 0, self.strides)
+        if self.dtype.is_numpy:
+            return array
+        data = np.ascontiguousarray(array).reshape(-1).view("u1")
+        return literal_from_bytes(data.data, self.shape, self.dtype).array

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ingot.compiler.frontends.kept_file import Kept, KeptBytes
 from ingot.compiler.frontends.torch.archive import Archive
 from ingot.compiler.frontends.torch.graph_writer import GraphWriter, ranges_of
 from ingot.hal.errors import CompileError
@@ -36,6 +37,9 @@ class LiveArchive(Archive):
             }
             for items in self._folders
         )
+
+    def _place(self, name: str, is_constant: bool) -> tuple[Kept, int]:
+        return KeptBytes(self._bytes(name, is_constant)), 0
 
     def _bytes(self, name: str, is_constant: bool) -> memoryview:
         try:

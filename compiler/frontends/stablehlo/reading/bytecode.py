@@ -62,7 +62,9 @@ def _locate(data: memoryview) -> memoryview:
     if bytes(data[:4]) == _MAGIC:
         return data
     head = bytes(data[:64])
-    start = bytes(data).find(_MAGIC) if b"StableHLO" in bytes(data[: 1 << 20]) else -1
+    is_export = b"StableHLO" in bytes(data[: 1 << 20])
+    found = re.search(re.escape(_MAGIC), data) if is_export else None
+    start = found.start() if found else -1
     if start >= 4:  # a flatbuffer vector: the length stands before the data
         length = int.from_bytes(data[start - 4 : start], "little")
         return data[start : start + length]

@@ -7,6 +7,7 @@ notes what is not read.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ __all__ = ["GraphWriter", "ranges_of"]
 
 _KEYWORD = 2  # the kind of an argument
 _OTHER_NAMES = {"bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
+_VARIABLE = re.compile(
+    r"^[LG]\['\w+'\]\.?"
+)  # of the caller, in which torch.compile finds the module
 _KINDS = {bool: "bool", int: "int", float: "float", str: "string"}
 
 
@@ -176,7 +180,7 @@ def _metadata(node: Any) -> dict[str, str]:
     stack = node.meta.get("nn_module_stack")
     if stack:
         key, (path, _) = list(stack.items())[-1]
-        path = path.removeprefix("L['self']").lstrip(".")
+        path = _VARIABLE.sub("", path)
         found["nn_module_stack"] = f"{key},{path},"
     return found
 

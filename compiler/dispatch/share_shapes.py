@@ -46,18 +46,21 @@ def share_shapes(module: Module) -> Module:
 
 def shared_entries(module: Module, kind: Callable[[Function], object]) -> Module:
     """Make entries of a kind, which is not None, one entry if they differ in dims alone; returns
-    the module."""
-    alike: dict[object, list[Function]] = {}
-    for entry in entries_of(module):
-        own = kind(entry)
-        if own is not None:
-            key = (own, region_key(_with_dims(entry.body, lambda _: 0)))
-            alike.setdefault(key, []).append(entry)
+    the module. Their symbols have the same bounds, and no call has alternatives to them."""
     calls: dict[str, list[Op]] = {}
+    special: set[str] = set()
     for function in module.functions.values():
         for op in walk(function):
             if isinstance(op.attributes, Call):
-                calls.setdefault(op.attributes.entry, []).append(op)
+                name, others = op.attributes.entry, op.attributes.alternatives
+                calls.setdefault(name, []).append(op)
+                special.update(each for other in others for each in (name, other.entry))
+    alike: dict[object, list[Function]] = {}
+    for entry in entries_of(module):
+        own = None if entry.name in special else kind(entry)
+        if own is not None:
+            text = region_key(_with_dims(entry.body, lambda _: 0))
+            alike.setdefault((own, tuple(entry.symbols.items()), text), []).append(entry)
     for entries in alike.values():
         sizes = _Symbols(len(entries[0].symbols))
         body = _shared(entries, sizes) if len(entries) > 1 else None

@@ -7,12 +7,13 @@ import pytest
 
 import ingot
 from ingot.compiler.dispatch.form_dispatches import form_dispatches
-from ingot.compiler.dispatch.ops import entries_of
+from ingot.compiler.dispatch.ops import Call, entries_of
 from ingot.compiler.dispatch.outline import outline
 from ingot.compiler.dispatch.share_widths import share_widths
+from ingot.compiler.dispatch.specialize import specialize
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.passes import run_graph_passes
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
+from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, walk
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.hal.spec import dtype
 
@@ -30,17 +31,21 @@ def product(b: Builder, x: Value, name: str, width: int) -> Value:
     return b.value("dot_general", x, w, lhs_contract=(1,), rhs_contract=(1,))
 
 
-def program(rows: Dim, *widths: int) -> Module:
+def function(name: str, rows: Dim, most: int, *widths: int) -> Function:
     block = Block([TensorType(F32, (rows, K))])
     b = Builder(block)
     (x,) = block.arguments
     b.return_(*(product(b, x, f"w{place}", width) for place, width in enumerate(widths)))
     names = [f"y{place}" for place in range(len(widths))]
-    function = Function("main", Region([block]), ["x"], names)
+    made = Function(name, Region([block]), ["x"], names)
     if not isinstance(rows, int):
-        function.symbols["s"] = (1, 64)
+        made.symbols["s"] = (1, most)
+    return made
+
+
+def program(rows: Dim, *widths: int) -> Module:
     module = Module()
-    module.add(function)
+    module.add(function("main", rows, 64, *widths))
     return module
 
 
@@ -67,6 +72,19 @@ def test_widths_of_whole_panels_share_an_entry() -> None:
 )
 def test_what_stays_apart(rows: Dim, widths: tuple[int, ...]) -> None:
     assert len(products(program(rows, *widths))) == 2
+
+
+def test_functions_of_other_bounds_stay_apart() -> None:
+    module = program(symbol("s"), 96)
+    module.add(function("other", symbol("s"), 8, 288))
+    assert products(module) == ["f32[s0,288]", "f32[s0,96]"]
+
+
+def test_entries_with_kernels_for_given_rows_stay_apart() -> None:
+    formed = outline(form_dispatches(run_graph_passes(program(symbol("s"), 96, 288))))
+    module = share_widths(specialize(formed, {"s": [1, 8]}))
+    calls = [op.attributes for op in walk(module) if isinstance(op.attributes, Call)]
+    assert sum(len(each.alternatives) for each in calls if "dot_coded" in each.entry) == 4
 
 
 @pytest.mark.parametrize("precision", ["f32", "int8"])

@@ -24,6 +24,8 @@ WHOLE = {
     "model.norm": "output_norm",
     "model.embedding_norm": "output_norm",
     "model.final_layernorm": "output_norm",
+    "backbone.embeddings": "token_embd",
+    "backbone.norm_f": "output_norm",
     "lm_head": "output",
     "embed_out": "output",
     **dict.fromkeys(("wte", "word_embeddings", "gpt_neox.embed_in"), "token_embd"),
@@ -32,6 +34,7 @@ WHOLE = {
 }
 _RECURRENT = {"qkv": "attn_qkv", "z": "attn_gate", "b": "ssm_beta", "a": "ssm_alpha"}
 _RECURRENT |= {"qkvz": "ssm_in", "ba": "ssm_ba"}
+_STATES = ("linear_attn", "mamba", "mixer")
 LAYER = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
@@ -93,8 +96,21 @@ LAYER = {
     **dict.fromkeys(("ln_1", "self_attn_layer_norm", "attention_layernorm"), "attn_norm"),
     **dict.fromkeys(("ln_2", "final_layer_norm", "feedforward_layernorm"), "ffn_norm"),
     **{f"linear_attn.in_proj_{own}": other for own, other in _RECURRENT.items()},
-    **{f"linear_attn.{part}": f"ssm_{part}" for part in ("conv1d", "norm")},
-    "linear_attn.out_proj": "ssm_out",
+    **{
+        f"{part}.{own}": f"ssm_{other}"
+        for part in _STATES
+        for own, other in {"conv1d": "conv1d", "norm": "norm", "out_proj": "out"}.items()
+    },
+    **{f"{part}.in_proj": "ssm_in" for part in _STATES},
+    **{f"mixer.{part}_proj": f"attn_{part}" for part in "qkv"},
+    "mixer.o_proj": "attn_output",
+    "mixer.gate": "ffn_gate_inp",
+    "norm": "attn_norm",
+    **{
+        f"mixer.{own}{part}_proj": f"ffn_{part}{other}"
+        for own, other in {"": "", "experts.*.": "_exps", "shared_experts.": "_shexp"}.items()
+        for part in ("up", "down")
+    },
     "ln_attn": "attn_norm_2",
     "ln_mlp": "attn_norm",
     "attn.c_attn": "attn_qkv",
@@ -109,8 +125,10 @@ LAYER = {
     **dict.fromkeys(("mlp.fc2", "mlp.fc_out", "mlp.dense_4h_to_h", "fc2"), "ffn_down"),
 }
 BARE = {
-    "linear_attn.dt_bias": "ssm_dt.bias",
-    "linear_attn.A_log": "ssm_a_log",
+    **{f"{part}.dt_bias": "ssm_dt.bias" for part in _STATES},
+    **{f"{part}.A_log": "ssm_a_log" for part in _STATES},
+    **{f"{part}.D": "ssm_d" for part in _STATES},
+    "mixer.gate.e_score_correction_bias": "exp_probs_b.bias",
     "self_attn.sinks": "attn_sinks.weight",
     "mlp.experts.gate_up_proj": "ffn_gate_up_exps.weight",
     "mlp.experts.gate_up_proj_bias": "ffn_gate_up_exps.bias",
@@ -127,7 +145,9 @@ OF_LAYER = re.compile(r"model\.layers\.(\d+)\.(.*)")
 """A tensor of a layer: its number, and the part with what it is."""
 
 
-_LAYERS = re.compile(r"^((transformer\.)?h|gpt_neox\.layers|(model\.)?decoder\.layers)\.")
+_LAYERS = re.compile(
+    r"^((transformer\.)?h|gpt_neox\.layers|(model\.)?decoder\.layers|backbone\.layers)\."
+)
 _LANGUAGE = re.compile(r"^(model\.)?language_model\.(model\.|(?=lm_head))?")
 
 

@@ -70,6 +70,18 @@ _LINEAR = {
     "linear_key_head_dim": 12, "linear_value_head_dim": 8, "linear_num_key_heads": 2,
     "linear_num_value_heads": 4,
 }  # fmt: skip
+_MAMBA = {
+    "num_hidden_layers": 3, "layer_types": ["linear_attention"] * 2 + ["full_attention"],
+    "mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 8, "mamba_expand": 1,
+    "mamba_d_head": 16, "shared_intermediate_size": 48, "num_experts_per_tok": 2,
+    "logits_scaling": 2.0, "residual_multiplier": 0.3, "attention_multiplier": 0.2,
+}  # fmt: skip
+_NEMOTRON = {
+    "layers_block_type": ["linear_attention", "mlp", "full_attention", "moe", "linear_attention"],
+    "num_hidden_layers": 5, "mamba_num_heads": 4, "mamba_head_dim": 8, "n_groups": 2,
+    "ssm_state_size": 8, "head_dim": 16, "n_routed_experts": 4, "moe_intermediate_size": 32,
+    "moe_shared_expert_intermediate_size": 48, "routed_scaling_factor": 1.5, "pad_token_id": 0,
+}  # fmt: skip
 _WHOLE = {"has_groups": False}
 _GPT = {**_WHOLE, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_inner": 96}
 _FALCON = {**_WHOLE, "ffn_hidden_size": 96, "bias": False, "alibi": False}
@@ -211,6 +223,12 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "qwen3 next": ("Qwen3Next", {**_MOE, **_SHARED, **_LINEAR}),
     "qwen3.5": ("Qwen3_5Text", _LINEAR),
     "qwen3.5 experts": ("Qwen3_5MoeText", {**_MOE, **_SHARED, **_LINEAR}),
+    "granite of states": ("GraniteMoeHybrid", {**_MAMBA, "num_local_experts": 0}),
+    "granite experts of states": (
+        "GraniteMoeHybrid",
+        {**_MAMBA, "num_local_experts": 4, "mamba_n_groups": 1, "position_embedding_type": "rope"},
+    ),
+    "nemotron of states": ("NemotronH", _NEMOTRON),
     "glm": ("Glm", {"head_dim": 16, "attention_bias": True}),
     "helium": ("Helium", {"head_dim": 16}),
     "nemotron": ("Nemotron", {"head_dim": 16}),

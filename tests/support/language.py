@@ -17,13 +17,17 @@ Array = Any
 
 
 _GPT = ("gpt2", "starcoder", "gptneox", "falcon", "phi2", "nemotron", "orion", "olmo")
+_EXACT = ("ssm_conv1d", "ssm_a", "ssm_d", "ssm_norm")
 _JOINED = ("phi3", "chatglm", "gpt2", "starcoder", "gptneox", "falcon", "qwen", "phi2")
 _UNGATED = (
+    "nemotron_h_moe",
+    "nemotron_h",
     "glm4",
     "starcoder2",
     "arcee",
     *(each for each in _GPT if each not in ("orion", "olmo")),
 )
+_KINDS = {"ssm_": (), "attn_": (), "ffn_": ("exp_probs_b",)}
 _PLACED = ("gpt2", "starcoder")
 
 
@@ -201,10 +205,27 @@ SHAPES = {
 
 _STATES = {"ssm.conv_kernel": 4, "ssm.inner_size": 32, "ssm.state_size": 8, "ssm.time_step_rank": 4,
            "ssm.group_count": 2, "full_attention_interval": 4}  # fmt: skip
+_GRANITE_STATES = {
+    **_STATES, "ssm.inner_size": 128, "attention.head_count_kv": [0, 0, 2], "embedding_scale": 3.0,
+    "residual_scale": 0.3, "attention.scale": 0.2, "logit_scale": 2.0,
+}  # fmt: skip
 _QWEN_STATES = {**_STATES, "rope.dimension_sections": [1, 1, 0, 0]}
 UNDEFINED = {
     "qwen3next": Shape("qwen3next", layers=4, rope_length=4, experts=6, chosen=3, feed=32,
         shared=32, metadata=_STATES),
+    "nemotron_h": Shape("nemotron_h", layers=4, metadata={
+        **_STATES, "attention.head_count_kv": [0, 0, 2, 0], "feed_forward_length": [0, 96, 0, 0],
+        "attention.layer_norm_epsilon": 1e-5,
+    }),
+    "nemotron_h experts": Shape("nemotron_h_moe", layers=4, experts=6, chosen=3, feed=32, shared=48,
+        metadata={
+            **_STATES, "attention.head_count_kv": [0, 0, 2, 0], "expert_gating_func": 2,
+            "feed_forward_length": [0, 32, 0, 0], "attention.layer_norm_epsilon": 1e-5,
+            "expert_weights_norm": True, "expert_weights_scale": 1.5, "expert_shared_count": 1,
+        }),
+    "granitehybrid": Shape("granitehybrid", layers=3, metadata=_GRANITE_STATES),
+    "granitehybrid experts": Shape("granitehybrid", layers=3, experts=4, feed=32, shared=48,
+        metadata={**_GRANITE_STATES, "rope.scaling.finetuned": False}),
     "qwen35": Shape("qwen35", layers=4, rope_length=4, metadata=_QWEN_STATES),
     "qwen35moe": Shape("qwen35moe", layers=4, rope_length=4, experts=6, chosen=3, feed=32,
         shared=32, metadata=_QWEN_STATES),
@@ -288,18 +309,15 @@ def write_model(
         if name.endswith("norm.weight"):
             values += 1
         if name.endswith("ssm_a"):
-            values = -np.exp(50 * values)
+            values = -np.exp(50 * values if len(dims) == 1 else values)
         if name.endswith("attn_sinks.weight"):
             values += 1
         if name.endswith("exp_probs_b.bias"):
             values *= 10
         if name == "rope_freqs.weight":
             values = random.uniform(1, 8, dims).astype(np.float32)
-        chosen = (
-            "F32"
-            if len(dims) == 1 or "ssm_conv1d" in name
-            else (types or {}).get(name.split(".")[-2], type)
-        )
+        is_exact = len(dims) == 1 or any(f".{part}" in name for part in _EXACT)
+        chosen = "F32" if is_exact else (types or {}).get(name.split(".")[-2], type)
         kind = gguf.GGMLQuantizationType[chosen]
         is_wide = chosen == "F64"
         data = values.astype(np.float64) if is_wide else gguf.quants.quantize(values, kind)
@@ -427,7 +445,9 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
             queries = {"attn_q_a": (shape.query_rank, width), "attn_q_a_norm": (shape.query_rank,)}
             queries["attn_q_b"] = (shape.heads * KEY, shape.query_rank)
         layer |= queries
-    biased = ("glm4moe", "ernie4_5-moe", "dots1", "lfm2moe", "minimax-m2")
+    if has == "nemotron_h_moe":
+        del layer["ffn_gate_exps"]
+    biased = ("nemotron_h_moe", "glm4moe", "ernie4_5-moe", "dots1", "lfm2moe", "minimax-m2")
     if has in biased or shape.query_rank:
         layer["exp_probs_b"] = (shape.experts,)
     if has in _RECURRENT:
@@ -436,7 +456,8 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         layer["ffn_gate_inp_shexp"] = (width,)
     if shape.shared:
         layer["ffn_down_shexp"] = (width, shape.shared)
-        layer |= {f"ffn_{part}_shexp": (shape.shared, width) for part in ("gate", "up")}
+        parts = ("up",) if has == "nemotron_h_moe" else ("gate", "up")
+        layer |= {f"ffn_{part}_shexp": (shape.shared, width) for part in parts}
     if shape.normed or has in _NORMED:
         layer |= {"attn_q_norm": (shape.head_length,), "attn_k_norm": (shape.head_length,)}
     if has in ("olmo2", "olmoe", "minimax-m2"):
@@ -463,7 +484,20 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         if number < shape.dense:
             parts = {name: d for name, d in layer.items() if not name.endswith(_OF_EXPERTS)}
             own = parts | front
-        if not shape.metadata.get("attention.head_count_kv", [1] * shape.layers)[number]:
+        has_keys = shape.metadata.get("attention.head_count_kv", [1] * shape.layers)[number]
+        if has.startswith("nemotron_h"):
+            kind = ("ssm_", "ffn_", "attn_", "ssm_")[number]
+            own = {"attn_norm": (width,), **layer, **_recurrent(has, width)}
+            own = {
+                part: dims
+                for part, dims in own.items()
+                if part == "attn_norm" or part.startswith((kind, *_KINDS[kind]))
+            }
+            own.pop("ffn_norm", None)
+        elif not has_keys and has == "granitehybrid":
+            own = {part: dims for part, dims in own.items() if not part.startswith("attn_")}
+            own |= _recurrent(has, width)
+        elif not has_keys:
             own = {part: dims for part, dims in own.items() if not part.startswith("attn_")}
             own |= {"attn_norm": (width,), "shortconv.in_proj": (3 * width, width)}
             own |= {"shortconv.conv": (width, 3), "shortconv.out_proj": (width, width)}
@@ -471,6 +505,8 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
             own = {part: dims for part, dims in own.items() if not part.startswith("attn_")}
             own |= _recurrent(has, width)
         result |= {f"blk.{number}.{_whole(part)}": dims for part, dims in own.items()}
+        if "ssm_in" in own:
+            result[f"blk.{number}.ssm_conv1d.bias"] = own["ssm_conv1d"][:1]
         for part in _BIASED.get(has, ()):
             dims = own[part]
             result[f"blk.{number}.{part}.bias"] = dims[: max(len(dims) - 1, 1)]
@@ -496,6 +532,16 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
 
 def _recurrent(architecture: str, width: int) -> dict[str, tuple[int, ...]]:
     """What layers have that are no attention: two heads of keys of 8, four of values of 8."""
+    if architecture.startswith("nemotron_h"):
+        return {
+            "ssm_in": (100, width), "ssm_conv1d": (64, 4), "ssm_dt": (4,), "ssm_a": (4, 1),
+            "ssm_d": (4, 1), "ssm_norm": (2, 16), "ssm_out": (width, 32),
+        }  # fmt: skip
+    if architecture == "granitehybrid":
+        return {
+            "attn_norm": (width,), "ssm_in": (292, width), "ssm_conv1d": (160, 4), "ssm_dt": (4,),
+            "ssm_a": (4, 1), "ssm_d": (4, 1), "ssm_norm": (2, 64), "ssm_out": (width, 128),
+        }  # fmt: skip
     if architecture == "qwen3next":
         shares = {"ssm_ba": (8, width)}
     else:

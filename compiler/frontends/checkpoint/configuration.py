@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import log, prod
+from math import isfinite, log, prod
 from typing import Any
 
+from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES, Architecture
 from ingot.compiler.frontends.gguf.configuration import (
-    ARCHITECTURES,
-    Architecture,
     Configuration,
     Keys,
     read_keys,
@@ -63,6 +62,8 @@ MODEL_TYPES = {
     "glm4_moe_lite": replace(_LLAMA, gating="sigmoid"),
     "qwen3_vl_moe_text": ARCHITECTURES["qwen3vlmoe"],
     "granitemoe": replace(_LLAMA, divides_logits=True),
+    "nemotron_h": ARCHITECTURES["nemotron_h"],
+    "granitemoehybrid": replace(_LLAMA, divides_logits=True, recurrence="mamba"),
     "granitemoeshared": replace(_LLAMA, divides_logits=True),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _QWEN_HYBRID),
     "minimax_m2": ARCHITECTURES["minimax-m2"],
@@ -169,7 +170,7 @@ _ROPE = {
 _OTHER_NAMES = {
     "expert_count": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
     "expert_used_count": ("num_experts_per_tok", "moe_k", "moe_topk"),
-    "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "norm_eps"),
+    "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "norm_eps", "layer_norm_epsilon"),
     "attention.layer_norm_epsilon": (
         *("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon", "norm_eps"),
     ),
@@ -181,6 +182,25 @@ _OTHER_NAMES = {
     "use_parallel_residual": ("use_parallel_residual", "parallel_attn"),
 }
 """Those that some models call otherwise."""
+
+_MAMBA = {
+    "ssm.conv_kernel": "mamba_d_conv",
+    "ssm.time_step_rank": "mamba_n_heads",
+    "ssm.group_count": "mamba_n_groups",
+    "ssm.state_size": "mamba_d_state",
+}
+_NEMOTRON = {
+    "ssm.conv_kernel": "conv_kernel",
+    "ssm.time_step_rank": "mamba_num_heads",
+    "ssm.group_count": "n_groups",
+    "ssm.state_size": "ssm_state_size",
+}
+_INNER = (
+    ("linear_num_value_heads", "linear_value_head_dim"),
+    ("mamba_num_heads", "mamba_head_dim"),
+    ("mamba_expand", "hidden_size"),
+)
+"""Keys whose product is the length of what a state gives, where there is the first one."""
 
 _SHOWN_ROPE = "rope_parameters."
 _ACTIVATIONS = {
@@ -213,11 +233,7 @@ def read_config(folder: Checkpoint) -> Configuration:
     if type(config.get("head_dim")) is int:
         _with_alpha(rope, config["head_dim"])
     flat = {**config, **{f"{_SHOWN_ROPE}{key}": value for key, value in rope.items()}}
-    names = dict(_NAMES)
-    for key, others in _OTHER_NAMES.items():
-        names[key] = next((each for each in others if each in config), others[0])
-    if name.startswith("granite"):
-        names["logit_scale"] = "logits_scaling"
+    names = _names_of(name, config)
     if not config.get("use_sliding_window", True):
         flat.pop("sliding_window", None)
     if name == "deepseek_v2" and config.get("topk_method", "greedy") == "greedy":
@@ -243,18 +259,44 @@ def read_config(folder: Checkpoint) -> Configuration:
     if keys.has("attention.kv_lora_rank"):
         _read_latent(config, flat, keys)
     if architecture.recurrence:
-        lengths = (keys.size(f"linear_{each}") for each in ("num_value_heads", "value_head_dim"))
-        flat["ssm.inner_size"] = prod(lengths)
+        factors = next((pair for pair in _INNER if pair[0] in config), _INNER[-1])
+        flat["ssm.inner_size"] = prod(keys.size(each) for each in factors)
+        _check_limit(config.get("time_step_limit"), keys)
+    types = kinds = convolved = networks = None
     if keys.has("shortconv.l_cache") or architecture.recurrence:
-        types, convolved = None, _convolutions(config, keys, architecture)
+        kinds = _kinds(config, keys, architecture)
     else:
-        types, convolved = _window_layers(config, keys, architecture), None
-    tensors = len(folder.tensors)
-    rotated = _rotated_layers(config, keys)
-    made = read_keys(
-        keys, what, architecture, tensors, types, convolved, rotated, counts_ahead=False
-    )
+        types = _window_layers(config, keys, architecture)
+    if kinds is not None:
+        flat.setdefault("num_hidden_layers", len(kinds))
+        convolved = [each in ("conv", "linear_attention") for each in kinds]
+        networks = [each in _NETWORKS for each in kinds]
+    rotated, tensors = _rotated_layers(config, keys), len(folder.tensors)
+    lists = (types, convolved, rotated, networks)
+    made = read_keys(keys, what, architecture, tensors, *lists, counts_ahead=False)
     return _with_attention_factor(made, rope)
+
+
+def _names_of(name: str, config: Mapping[str, Any]) -> dict[str, str]:
+    """What this model's config.json calls keys."""
+    names = _NAMES | (_MAMBA if MODEL_TYPES[name].recurrence == "mamba" else {})
+    if MODEL_TYPES[name].has_single_parts:
+        names |= _NEMOTRON
+    for key, others in _OTHER_NAMES.items():
+        names[key] = next((each for each in others if each in config), others[0])
+    if name.startswith("granite"):
+        names["logit_scale"] = "logits_scaling"
+    return names
+
+
+def _check_limit(limit: Any, keys: Keys) -> None:
+    """Steps of states have no bounds."""
+    if limit is None:
+        return
+    is_list = isinstance(limit, list) and len(limit) == 2 and limit[0] == 0
+    if not is_list or (isinstance(limit[1], (int, float)) and isfinite(limit[1])):
+        problem = f"the key 'time_step_limit' is {shown(limit)}, expected [0, Infinity]"
+        keys.problems.append(problem)
 
 
 def _read_latent(config: Mapping[str, Any], flat: dict[str, Any], keys: Keys) -> None:
@@ -318,7 +360,8 @@ def _architecture(
     name: str, config: Mapping[str, Any], local: float | None, keys: Keys
 ) -> Architecture:
     architecture = MODEL_TYPES[name]
-    names = ("hidden_activation", "hidden_act", "activation", "activation_function")
+    names = ["hidden_activation", "hidden_act", "activation", "activation_function"]
+    names += ["mlp_hidden_act"] if architecture.has_single_parts else []
     given = next((config[key] for key in names if config.get(key)), "silu")
     activation = _ACTIVATIONS.get(given) if isinstance(given, str) else None
     own = _OWN_ACTIVATIONS.get(architecture.activation) if name.startswith(_FIXED) else None
@@ -333,21 +376,30 @@ def _architecture(
     return replace(architecture, large_layers=0)
 
 
-def _convolutions(
-    config: Mapping[str, Any], keys: Keys, architecture: Architecture
-) -> list[bool] | None:
-    """Which layers are convolutions; None: they follow from a period."""
-    types, layers = config.get("layer_types"), config.get("num_hidden_layers")
-    kind = "linear_attention" if architecture.recurrence else "conv"
-    if types is None and architecture.recurrence:
+def _kinds(config: Mapping[str, Any], keys: Keys, architecture: Architecture) -> list[str] | None:
+    """What each layer is; None: that follows from a period."""
+    types = config.get("layer_types", config.get("layers_block_type"))
+    kinds: tuple[str, ...] = ("linear_attention",) if architecture.recurrence else ("conv",)
+    if architecture.has_single_parts:
+        kinds += _NETWORKS
+        if types is None and isinstance(config.get("hybrid_override_pattern"), str):
+            types = [_LETTERS.get(each, each) for each in config["hybrid_override_pattern"]]
+    if types is None and architecture.recurrence == "delta":
         return None
-    kinds = types if isinstance(types, list) and len(types) == layers else [""]
-    if not all(each in (kind, "full_attention") for each in kinds):
-        keys.problems.append(
-            f"layer_types is {shown(types)}, expected '{kind}' or 'full_attention' for each layer"
-        )
-        return [False]
-    return [each == kind for each in types or ()]
+    is_list = isinstance(types, list) and all(isinstance(each, str) for each in types)
+    found = [_OLDER.get(each, each) for each in types or ()] if is_list else [""]
+    is_whole = len(found) == config.get("num_hidden_layers", len(found))
+    if is_whole and all(each in (*kinds, "full_attention") for each in found):
+        return found
+    expected = " or ".join(map(repr, (*kinds, "full_attention")))
+    keys.problems.append(f"layer_types is {shown(types)}, expected {expected} for each layer")
+    return [""]
+
+
+_NETWORKS = ("mlp", "moe")
+_OLDER = {"mamba": "linear_attention", "attention": "full_attention"}
+_LETTERS = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
+"""What kinds of layers were called first, and in patterns."""
 
 
 def _window_layers(
@@ -371,6 +423,8 @@ def _window_layers(
 def _rotated_layers(config: Mapping[str, Any], keys: Keys) -> list[bool] | None:
     """Which layers are rotated, where config.json says so."""
     rotated = config.get("no_rope_layers")
+    if keys.prefix == "granitemoehybrid" and config.get("position_embedding_type") != "rope":
+        rotated = [0] * keys.size("block_count")
     if rotated is None:
         return None
     layers = config.get("num_hidden_layers")

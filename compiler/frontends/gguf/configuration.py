@@ -4,19 +4,17 @@ differently from others. All that is wrong or not supported is listed in one Com
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES, Architecture
 from ingot.compiler.frontends.gguf.rope import Rope, read_rope
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import Gguf
 
 __all__ = [
-    "ARCHITECTURES",
-    "Architecture",
     "Configuration",
     "Groups",
     "Keys",
@@ -29,123 +27,6 @@ __all__ = [
 _GREATEST = 1 << 24  # of a size in the metadata
 _LARGEST = 1e30  # of a number
 _MOST_TAPS = 64  # of a convolution, each with code of its own
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """How layers of a family differ beyond the tensors that they have."""
-
-    is_interleaved: bool = False  # rotary embedding turns neighbours, not halves
-    scales_embedding: bool = False  # by the root of the width
-    activation: str = "silu"  # or one of those in `feed_forward.py`
-    window_period: int = 0  # of so many layers the last attends to all positions; 0: all do
-    local_rope_base: float | None = None  # of layers with a window
-    large_layers: int = 0  # a model of so many layers scales scores by width / heads
-    normalizes_shares: bool = True  # those of the experts that a token chose
-    gating: str = "softmax"  # or sigmoid, which makes shares of scores of experts
-    best_of_groups: int = 2  # experts by which a group of them is chosen
-    turns_first: bool = False  # norms of heads are behind rotations
-    is_centered: bool = False  # norms take the mean away first (LayerNorm)
-    has_norms_before: bool = True  # attention and networks; else behind them only
-    is_parallel: bool = False  # both read the tokens, by one norm or two, and are added together
-    has_bare_norms: bool = False  # norms have no weights
-    joins_heads: bool = False  # joined projections: of each head of keys its queries, key, value
-    first_position: int = 0  # row of the table of positions that the first token has
-    is_gated: bool = True  # networks have a gate
-    still_period: int = 0  # of so many layers the last is not rotated; 0: all are
-    rotates_windows_only: bool = False  # where some layers have windows
-    has_plain_windows: bool = False  # layers with windows rotate by the base alone
-    divides_logits: bool = False  # by their scale
-    network_norm: str = "ffn_norm"  # the tensor of the norm in front of networks
-    yarn_log_unit: float = 1.0  # of yarn_log_multiplier
-    has_paired_gates: bool = False  # rows of gate and up of joined experts take turns
-    recurrence: str = ""  # of layers that are no attention: delta, delta in turns, or mamba
-    gates_attention: bool = False  # rows of queries have those of a gate beside them, head by head
-    has_products_in_columns: bool = False  # weights of products lie as [k, length]
-    is_less_one: bool = False  # weights of norms are
-
-
-_QWEN_HYBRID = Architecture(
-    recurrence="delta", gates_attention=True, network_norm="post_attention_norm"
-)
-_GPT = Architecture(is_centered=True, is_gated=False, activation="gelu")
-ARCHITECTURES = {
-    "llama": Architecture(is_interleaved=True),
-    "qwen2": Architecture(),
-    "qwen2moe": Architecture(normalizes_shares=False),
-    "qwen3": Architecture(),
-    "qwen3moe": Architecture(),
-    "gemma": Architecture(scales_embedding=True, activation="gelu"),
-    "gemma2": Architecture(
-        scales_embedding=True, activation="gelu", window_period=2, large_layers=46
-    ),
-    "gemma3": Architecture(
-        scales_embedding=True,
-        activation="gelu",
-        window_period=6,
-        local_rope_base=10000.0,
-        large_layers=62,
-    ),
-    "phi3": Architecture(window_period=-1),
-    "mistral3": Architecture(is_interleaved=True),
-    "qwen2vl": Architecture(),
-    "qwen3vl": Architecture(),
-    "olmo2": Architecture(has_norms_before=False, window_period=4, has_plain_windows=True),
-    "olmoe": Architecture(normalizes_shares=False),
-    "exaone4": Architecture(has_norms_before=False, window_period=4, rotates_windows_only=True),
-    "granite": Architecture(is_interleaved=True, divides_logits=True),
-    "smollm3": Architecture(is_interleaved=True, still_period=4),
-    "glm4": Architecture(is_interleaved=True),
-    "ernie4_5": Architecture(is_interleaved=True),
-    "command-r": Architecture(is_interleaved=True, is_centered=True, is_parallel=True),
-    "cohere2": Architecture(
-        is_interleaved=True,
-        is_centered=True,
-        is_parallel=True,
-        window_period=4,
-        rotates_windows_only=True,
-    ),
-    "stablelm": Architecture(is_centered=True),
-    "starcoder2": Architecture(is_centered=True, is_gated=False, activation="gelu"),
-    "arcee": Architecture(is_interleaved=True, is_gated=False, activation="relu2"),
-    "glm4moe": Architecture(gating="sigmoid", network_norm="post_attention_norm"),
-    "ernie4_5-moe": Architecture(is_interleaved=True),
-    "dots1": Architecture(normalizes_shares=False, gating="sigmoid"),
-    "qwen3vlmoe": Architecture(),
-    "granitemoe": Architecture(is_interleaved=True, divides_logits=True),
-    "lfm2": Architecture(),
-    "lfm2moe": Architecture(gating="sigmoid"),
-    "deepseek2": Architecture(normalizes_shares=False, yarn_log_unit=0.1),
-    "seed_oss": Architecture(network_norm="post_attention_norm"),
-    "qwen3next": _QWEN_HYBRID,
-    "qwen35": replace(_QWEN_HYBRID, recurrence="delta in turns"),
-    "qwen35moe": replace(_QWEN_HYBRID, recurrence="delta in turns"),
-    "minimax-m2": Architecture(gating="sigmoid"),
-    "exaone": Architecture(),
-    "internlm2": Architecture(is_interleaved=True),
-    "xverse": Architecture(is_interleaved=True),
-    "orion": Architecture(is_centered=True),
-    "qwen": Architecture(),
-    "pangu-embedded": Architecture(),
-    "deepseek": Architecture(is_interleaved=True, normalizes_shares=False),
-    "chatglm": Architecture(is_interleaved=True),
-    "nemotron": Architecture(is_centered=True, is_gated=False, activation="relu2"),
-    "olmo": Architecture(is_interleaved=True, is_centered=True, has_bare_norms=True),
-    "phi2": replace(_GPT, is_parallel=True),
-    "gpt2": replace(_GPT, still_period=1),
-    "starcoder": replace(_GPT, still_period=1),
-    "gptneox": replace(_GPT, is_parallel=True),
-    "falcon": replace(_GPT, is_parallel=True, network_norm="attn_norm"),
-    "bitnet": Architecture(),
-    "hunyuan-dense": Architecture(turns_first=True),
-    "hunyuan-moe": Architecture(turns_first=True),
-    "gpt-oss": Architecture(
-        window_period=2, activation="swiglu_oai", network_norm="post_attention_norm"
-    ),
-}
-"""Architectures that can be compiled, by their names in `general.architecture`. Mistral and
-Mixtral have files of `llama`, OLMo 3 of `olmo2`. A period of -1: all layers have a window, if the
-file has one."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +102,7 @@ class Configuration:
     windows: tuple[bool, ...]  # whether a layer attends to the last positions only
     rotated: tuple[bool, ...]  # whether queries and keys of a layer turn with their positions
     convolved: tuple[bool, ...]  # whether a layer is a convolution over `window` positions
+    networks: tuple[bool, ...]  # whether a layer is a network alone
     recurrence: Recurrence | None  # what follows these convolutions
     embedding_scale: float
     residual_scale: float  # of what is added to a token's numbers
@@ -237,6 +119,8 @@ class Configuration:
 
     def cached(self, layer: int) -> dict[str, tuple[int, int]]:
         """What the cache holds of a layer: heads and their features by a name of it."""
+        if self.networks[layer]:
+            return {}
         if self.convolved[layer]:
             return {"rows": (1, self.recurrence.rows if self.recurrence else self.width)}
         return {"k": (self.kv_heads, self.key_length), "v": (self.kv_heads, self.value_length)}
@@ -272,12 +156,13 @@ def read_keys(
     layer_types: Sequence[bool] | None = None,
     convolved: Sequence[bool] | None = None,
     rotated: Sequence[bool] | None = None,
+    networks: Sequence[bool] | None = None,
     counts_ahead: bool = True,
 ) -> Configuration:
     """The configuration that keys tell, of the model `what` with so many tensors. Where that does
     not follow from keys or the architecture, `layer_types` says which layers have windows,
-    `convolved`, which are convolutions, and `rotated`, which are rotated. `counts_ahead`: the
-    layers count those that guess further tokens."""
+    `convolved`, which are convolutions, `rotated`, which are rotated, and `networks`, which are
+    networks alone. `counts_ahead`: the layers count those that guess further tokens."""
     ahead, layers = keys.size("nextn_predict_layers", 0), keys.size("block_count")
     if ahead > layers - counts_ahead:
         keys.problems.append(
@@ -292,6 +177,27 @@ def read_keys(
             "tensors"
         )
         layers = 1
+    lists = (layer_types, convolved, rotated, networks)
+    kinds = _kinds(keys, architecture, layers, *lists)
+    configuration = _read(keys, architecture, ahead, *kinds)
+    if keys.problems:
+        raise CompileError(
+            "\n  ".join([f"{what} cannot be compiled:", *dict.fromkeys(keys.problems)])
+        )
+    return configuration
+
+
+def _kinds(
+    keys: Keys,
+    architecture: Architecture,
+    layers: int,
+    layer_types: Sequence[bool] | None,
+    convolved: Sequence[bool] | None,
+    rotated: Sequence[bool] | None,
+    networks: Sequence[bool] | None,
+) -> tuple[tuple[bool, ...], ...]:
+    """Which layers have windows, are rotated, are convolutions, and networks alone; see
+    `read_keys`."""
     if layer_types is None:
         layer_types = _patterned(keys, architecture.window_period, layers)
     if convolved is None and architecture.recurrence.startswith("delta"):
@@ -299,8 +205,14 @@ def read_keys(
         convolved = [(layer + 1) % period > 0 for layer in range(layers)]
     elif convolved is None:
         convolved = [each == 0 for each in _kv_heads(keys, layers)]
+    if networks is None:
+        feeds = _feeds(keys, layers) if architecture.has_single_parts else [0] * layers
+        networks = [is_left and feed > 0 for is_left, feed in zip(convolved, feeds, strict=True)]
+    convolved = [each and not n for each, n in zip(convolved, networks, strict=True)]
     if any(keys.size(key, 0) for key in _TAPS):
-        windows, rotated = tuple(convolved), [not each for each in convolved]
+        windows = tuple(convolved)
+        is_still = architecture.still_period == 1
+        rotated = rotated or [not (each or is_still) for each in convolved]
     else:
         window = keys.size("attention.sliding_window", 0)
         windows = tuple(window > 0 and each for each in layer_types)
@@ -310,13 +222,9 @@ def read_keys(
             (is_local or not only) and (not still or (layer + 1) % still > 0)
             for layer, is_local in enumerate(windows)
         ]
-    kinds = (windows, tuple(rotated), tuple(convolved))
-    configuration = _read(keys, architecture, ahead, *kinds)
-    if keys.problems:
-        raise CompileError(
-            "\n  ".join([f"{what} cannot be compiled:", *dict.fromkeys(keys.problems)])
-        )
-    return configuration
+    if architecture.tells_rotation and not keys.flag("rope.scaling.finetuned", True):
+        rotated = [False] * layers
+    return windows, tuple(rotated), tuple(convolved), tuple(networks)
 
 
 _GATINGS = {1: "softmax", 2: "sigmoid"}
@@ -360,6 +268,21 @@ def _kv_heads(keys: Keys, layers: int) -> Sequence[int]:
         )
         return [1] * layers
     return counts
+
+
+def _feeds(keys: Keys, layers: int) -> Sequence[int]:
+    """The features of each layer's network."""
+    key = "feed_forward_length"
+    given = keys.value(key, 0)
+    if not isinstance(given, np.ndarray):
+        return [keys.size(key, 0)] * layers
+    is_list = len(given) == layers and given.dtype.kind in "iu"
+    if is_list and all(0 <= each <= _GREATEST for each in given):
+        return [int(each) for each in given]
+    keys.problems.append(
+        f"the key '{keys.name_of(key)}' is {shown(given)}, expected a length for each layer"
+    )
+    return [0] * layers
 
 
 def _patterned(keys: Keys, period: int, layers: int) -> Sequence[bool]:
@@ -409,7 +332,7 @@ def _recurrence(keys: Keys, kind: str) -> Recurrence | None:
 def _experts(keys: Keys) -> tuple[int, int]:
     """How many experts there are, and how many a token chooses."""
     experts, chosen = keys.size("expert_count", 0), keys.size("expert_used_count", 0)
-    if chosen > experts or (experts and not chosen):
+    if experts and not 0 < chosen <= experts:
         keys.problems.append(f"each token chooses {chosen} of {experts} experts")
     return experts, chosen
 
@@ -465,11 +388,12 @@ def _read(
     windows: tuple[bool, ...],
     rotated: tuple[bool, ...],
     convolved: tuple[bool, ...],
+    networks: tuple[bool, ...],
 ) -> Configuration:
     width, context = keys.size("embedding_length"), keys.size("context_length")
     heads = _heads(keys, architecture, len(windows), width, context)
     experts, chosen = _experts(keys)
-    feed = keys.size("feed_forward_length", 0)
+    feed = max(_feeds(keys, len(windows)), default=0)
     epsilon = "layer_norm_epsilon" if architecture.is_centered else "layer_norm_rms_epsilon"
     embedding_scale = width**0.5 if architecture.scales_embedding else 1.0
     logit_scale = keys.number("logit_scale", 1.0)
@@ -503,6 +427,7 @@ def _read(
         windows=windows,
         rotated=rotated,
         convolved=convolved,
+        networks=networks,
         recurrence=_recurrence(keys, architecture.recurrence),
         embedding_scale=keys.number("embedding_scale", embedding_scale),
         residual_scale=keys.number("residual_scale", 1.0),

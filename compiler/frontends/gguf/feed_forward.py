@@ -31,8 +31,9 @@ _LEAST = 1e-20  # of a sum of shares
 def feed_forward(c: Configuration, weights: Weights, x: Value, name: str, norm: Norm) -> Value:
     """What the layer of this name makes of x[count, width]; `norm` is that of the network."""
     if f"{name}.ffn_gate_inp.weight" not in weights:
-        length = weights.rows(f"{name}.ffn_down.weight")
-        return _network(c, weights, x, name, "", length, norm)
+        suffix = "_shexp" if f"{name}.ffn_down_shexp.weight" in weights else ""
+        length = weights.rows(f"{name}.ffn_down{suffix}.weight")
+        return _network(c, weights, x, name, suffix, length, norm)
     made = _Mixture(c, weights, name).of(x)
     last = f"{name}.ffn_down_shexp.weight"
     if last not in weights:
@@ -127,6 +128,8 @@ class _Mixture:
         self.c, self.weights, self.b, self.name = c, weights, weights.builder, name
         self.is_joined = f"{name}.ffn_gate_up_exps.weight" in weights
         fronts = {"gate_up": 2} if self.is_joined else {"gate": 1, "up": 1}
+        if not c.architecture.is_gated:
+            fronts = {"up": 1}
         shapes = {each: (count * c.expert_length, c.width) for each, count in fronts.items()}
         shapes["down"] = (c.width, c.expert_length)
         self.stacks, self.biases = dict[str, Value](), dict[str, Value]()
@@ -225,6 +228,9 @@ class _Mixture:
             bias = b.value("take", self.biases[name], expert, axis=0)
             return b.value("add", y, b.broadcast_to(bias, tensor_type(y).shape))
 
+        if not self.c.architecture.is_gated:
+            hidden = _active(product(x, "up"), self.c.architecture.activation, b)
+            return product(hidden, "down")
         if self.is_joined:
             gate, up = self._apart(product(x, "gate_up"), b)
         else:

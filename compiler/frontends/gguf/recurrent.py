@@ -166,12 +166,26 @@ class RecurrentLayer:
         def finish(y: Value) -> Value:
             wide = b.value("broadcast", skip, shape=tensor_type(own).shape, dimensions=(1,))
             y = self._flat(b.value("add", y, b.value("mul", own, wide)))
-            y = b.value("mul", y, self._silu(gate))
-            if f"{name}.ssm_norm.weight" not in self.weights:
-                return y
-            return self.norm(y, f"{name}.ssm_norm")
+            return self._normed(b.value("mul", y, self._silu(gate)))
 
         return _Steps(query, key, value, decay, None), finish
+
+    def _normed(self, y: Value) -> Value:
+        """y[count, length], each group by itself."""
+        b, r, name = self.b, self.r, f"{self.name}.ssm_norm"
+        length = r.value_heads * r.value_length
+        each = length // r.key_heads
+        rows = b.value("reshape", y, shape=(self.count, r.key_heads, each))
+        square = b.value("reduce", b.value("mul", rows, rows), axes=(2,), kind="add")
+        mean = times(square, 1 / each, b)
+        mean = b.value("add", mean, b.full(self.c.epsilon, F32, tensor_type(mean).shape))
+        rows = over_rows("mul", rows, b.value("rsqrt", mean), b)
+        if self.weights.rows(f"{name}.weight") == length:
+            weight = self.weights.vector(f"{name}.weight", length)
+        else:
+            weight = self.weights.table(f"{name}.weight", (r.key_heads, each))
+            weight = b.value("reshape", weight, shape=(length,))
+        return self._row_times(self._flat(rows), weight)
 
     # Both
 
@@ -186,7 +200,12 @@ class RecurrentLayer:
         return self.b.value("neg", self.b.value("exp", self._vector("ssm_a_log")))
 
     def _vector(self, kind: str) -> Value:
-        return self.weights.vector(f"{self.name}.{kind}", self.r.value_heads)
+        """A number of each head; files have it as a row or a column."""
+        name, heads = f"{self.name}.{kind}", self.r.value_heads
+        if name not in self.weights or heads == self.weights.rows(name):
+            return self.weights.vector(name, heads)
+        column = self.weights.table(name, (heads, 1))
+        return self.b.value("reshape", column, shape=(heads,))
 
     def _softplus(self, x: Value) -> Value:
         """log(1 + exp(x + bias)), [count, heads]."""

@@ -72,10 +72,15 @@ class Transformer:
         first = f"{name}.attn_norm_2"
         first = first if f"{first}.weight" in self.weights else f"{name}.attn_norm"
         normed = self._norm(x, first) if architecture.has_norms_before else x
-        mix = self._attention
-        if self.c.convolved[layer]:
-            mix = self._recurrent if self.c.recurrence else self._convolution
-        y = mix(normed, layer)
+        if self.c.networks[layer]:
+            y = feed_forward(self.c, self.weights, normed, name, self._norm)
+        else:
+            mix = self._attention
+            if self.c.convolved[layer]:
+                mix = self._recurrent if self.c.recurrence else self._convolution
+            y = mix(normed, layer)
+        if architecture.has_single_parts:
+            return self.b.value("add", x, y)
         front, before = f"{name}.{architecture.network_norm}", x
         x = self._added(x, y, f"{name}.post_attention_norm", front)
         if not self.c.is_parallel:

@@ -15,7 +15,7 @@ from ingot.compiler.dispatch.find_views import find_views
 from ingot.compiler.dispatch.ops import entries_of
 from ingot.compiler.dispatch.outline import region_key
 from ingot.compiler.frontends.gguf import import_gguf
-from ingot.compiler.frontends.gguf.configuration import ARCHITECTURES
+from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES
 from ingot.compiler.graph.forms.separate_scopes import separate_scopes
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from ingot.compiler.frontends.checkpoint.configuration import read_config
-from ingot.compiler.frontends.gguf.configuration import ARCHITECTURES, read_configuration
+from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES
+from ingot.compiler.frontends.gguf.configuration import read_configuration
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import Gguf
 from tests.support.checkpoints import EXPECTED, MODELS
-from tests.support.language import SHAPES, write_model
+from tests.support.language import SHAPES, UNDEFINED, write_model
 
 PLAIN = (True, 0, 1, -1, 2**40, 3.5, 1e300, float("nan"), "", "x", [], [1, 2], ["a"], {}, {"a": 1})
 ARRAYS = ([], [0, 0, 0], [2**62, 2**62], [1.5], [True, False], ["a"])
@@ -23,7 +24,8 @@ OTHERS = (
     "attention.kv_lora_rank", "attention.key_length_mla", "attention.head_count_kv",
     "attention.sliding_window_pattern", "shortconv.l_cache", "nextn_predict_layers",
     "expert_group_count", "expert_gating_func", "expert_weights_norm", "rope.scaling.type",
-    "rope.scaling.truncate", "swiglu_limit",
+    "rope.scaling.truncate", "swiglu_limit", "full_attention_interval", "feed_forward_length",
+    "rope.scaling.finetuned",
 )  # fmt: skip
 """Keys that a file need not have."""
 
@@ -36,9 +38,12 @@ def _is_read(read: Any, *args: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", SHAPES)
+WITH_STATES = ("qwen35", "granitehybrid", "nemotron_h experts")
+
+
+@pytest.mark.parametrize("name", [*SHAPES, *WITH_STATES])
 def test_keys_of_files(name: str, tmp_path: Path) -> None:
-    shape = SHAPES[name]
+    shape = {**SHAPES, **UNDEFINED}[name]
     write_model(tmp_path / "model.gguf", shape)
     file = Gguf(tmp_path / "model.gguf")
     keys = {*file.metadata, *(f"{shape.architecture}.{key}" for key in OTHERS)}

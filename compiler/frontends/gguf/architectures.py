@@ -1,0 +1,136 @@
+"""What architectures of language models do differently from others, beyond the tensors and keys
+that their files have: a row of a table for each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ingot.compiler.ir.dataclass import dataclass
+
+__all__ = ["ARCHITECTURES", "Architecture"]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How layers of a family differ beyond the tensors that they have."""
+
+    is_interleaved: bool = False  # rotary embedding turns neighbours, not halves
+    scales_embedding: bool = False  # by the root of the width
+    activation: str = "silu"  # or one of those in `feed_forward.py`
+    window_period: int = 0  # of so many layers the last attends to all positions; 0: all do
+    local_rope_base: float | None = None  # of layers with a window
+    large_layers: int = 0  # a model of so many layers scales scores by width / heads
+    normalizes_shares: bool = True  # those of the experts that a token chose
+    gating: str = "softmax"  # or sigmoid, which makes shares of scores of experts
+    best_of_groups: int = 2  # experts by which a group of them is chosen
+    turns_first: bool = False  # norms of heads are behind rotations
+    is_centered: bool = False  # norms take the mean away first (LayerNorm)
+    has_norms_before: bool = True  # attention and networks; else behind them only
+    is_parallel: bool = False  # both read the tokens, by one norm or two, and are added together
+    has_bare_norms: bool = False  # norms have no weights
+    joins_heads: bool = False  # joined projections: of each head of keys its queries, key, value
+    first_position: int = 0  # row of the table of positions that the first token has
+    is_gated: bool = True  # networks have a gate
+    still_period: int = 0  # of so many layers the last is not rotated; 0: all are
+    rotates_windows_only: bool = False  # where some layers have windows
+    tells_rotation: bool = False  # rope.scaling.finetuned says whether layers are rotated
+    has_plain_windows: bool = False  # layers with windows rotate by the base alone
+    divides_logits: bool = False  # by their scale
+    network_norm: str = "ffn_norm"  # the tensor of the norm in front of networks
+    yarn_log_unit: float = 1.0  # of yarn_log_multiplier
+    has_paired_gates: bool = False  # rows of gate and up of joined experts take turns
+    has_single_parts: bool = False  # a layer is attention, has a state, or is a network
+    recurrence: str = ""  # of layers that are no attention: delta, delta in turns, or mamba
+    gates_attention: bool = False  # rows of queries have those of a gate beside them, head by head
+    has_products_in_columns: bool = False  # weights of products lie as [k, length]
+    is_less_one: bool = False  # weights of norms are
+
+
+_GRANITE = Architecture(is_interleaved=True, divides_logits=True, tells_rotation=True)
+_QWEN_HYBRID = Architecture(
+    recurrence="delta", gates_attention=True, network_norm="post_attention_norm"
+)
+_NEMOTRON_HYBRID = Architecture(
+    recurrence="mamba", has_single_parts=True, is_gated=False, activation="relu2", still_period=1,
+    gating="sigmoid",
+)  # fmt: skip
+_GPT = Architecture(is_centered=True, is_gated=False, activation="gelu")
+ARCHITECTURES = {
+    "llama": Architecture(is_interleaved=True),
+    "qwen2": Architecture(),
+    "qwen2moe": Architecture(normalizes_shares=False),
+    "qwen3": Architecture(),
+    "qwen3moe": Architecture(),
+    "gemma": Architecture(scales_embedding=True, activation="gelu"),
+    "gemma2": Architecture(
+        scales_embedding=True, activation="gelu", window_period=2, large_layers=46
+    ),
+    "gemma3": Architecture(
+        scales_embedding=True,
+        activation="gelu",
+        window_period=6,
+        local_rope_base=10000.0,
+        large_layers=62,
+    ),
+    "phi3": Architecture(window_period=-1),
+    "mistral3": Architecture(is_interleaved=True),
+    "qwen2vl": Architecture(),
+    "qwen3vl": Architecture(),
+    "olmo2": Architecture(has_norms_before=False, window_period=4, has_plain_windows=True),
+    "olmoe": Architecture(normalizes_shares=False),
+    "exaone4": Architecture(has_norms_before=False, window_period=4, rotates_windows_only=True),
+    "granite": _GRANITE,
+    "smollm3": Architecture(is_interleaved=True, still_period=4),
+    "glm4": Architecture(is_interleaved=True),
+    "ernie4_5": Architecture(is_interleaved=True),
+    "command-r": Architecture(is_interleaved=True, is_centered=True, is_parallel=True),
+    "cohere2": Architecture(
+        is_interleaved=True,
+        is_centered=True,
+        is_parallel=True,
+        window_period=4,
+        rotates_windows_only=True,
+    ),
+    "stablelm": Architecture(is_centered=True),
+    "starcoder2": Architecture(is_centered=True, is_gated=False, activation="gelu"),
+    "arcee": Architecture(is_interleaved=True, is_gated=False, activation="relu2"),
+    "glm4moe": Architecture(gating="sigmoid", network_norm="post_attention_norm"),
+    "ernie4_5-moe": Architecture(is_interleaved=True),
+    "dots1": Architecture(normalizes_shares=False, gating="sigmoid"),
+    "qwen3vlmoe": Architecture(),
+    "granitemoe": _GRANITE,
+    **dict.fromkeys(("nemotron_h", "nemotron_h_moe"), _NEMOTRON_HYBRID),
+    "granitehybrid": replace(_GRANITE, recurrence="mamba"),
+    "lfm2": Architecture(),
+    "lfm2moe": Architecture(gating="sigmoid"),
+    "deepseek2": Architecture(normalizes_shares=False, yarn_log_unit=0.1),
+    "seed_oss": Architecture(network_norm="post_attention_norm"),
+    "qwen3next": _QWEN_HYBRID,
+    "qwen35": replace(_QWEN_HYBRID, recurrence="delta in turns"),
+    "qwen35moe": replace(_QWEN_HYBRID, recurrence="delta in turns"),
+    "minimax-m2": Architecture(gating="sigmoid"),
+    "exaone": Architecture(),
+    "internlm2": Architecture(is_interleaved=True),
+    "xverse": Architecture(is_interleaved=True),
+    "orion": Architecture(is_centered=True),
+    "qwen": Architecture(),
+    "pangu-embedded": Architecture(),
+    "deepseek": Architecture(is_interleaved=True, normalizes_shares=False),
+    "chatglm": Architecture(is_interleaved=True),
+    "nemotron": Architecture(is_centered=True, is_gated=False, activation="relu2"),
+    "olmo": Architecture(is_interleaved=True, is_centered=True, has_bare_norms=True),
+    "phi2": replace(_GPT, is_parallel=True),
+    "gpt2": replace(_GPT, still_period=1),
+    "starcoder": replace(_GPT, still_period=1),
+    "gptneox": replace(_GPT, is_parallel=True),
+    "falcon": replace(_GPT, is_parallel=True, network_norm="attn_norm"),
+    "bitnet": Architecture(),
+    "hunyuan-dense": Architecture(turns_first=True),
+    "hunyuan-moe": Architecture(turns_first=True),
+    "gpt-oss": Architecture(
+        window_period=2, activation="swiglu_oai", network_norm="post_attention_norm"
+    ),
+}
+"""Architectures that can be compiled, by their names in `general.architecture`. Mistral and
+Mixtral have files of `llama`, OLMo 3 of `olmo2`. A period of -1: all layers have a window, if the
+file has one."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.indexed import index_tensors, slice_range
-from ingot.compiler.frontends.ordering import sort_with_places
-from ingot.compiler.frontends.program.elementwise import together
+from ingot.compiler.frontends.ordering import count_before, sort_with_places
+from ingot.compiler.frontends.program.elementwise import common_dtype
 from ingot.compiler.frontends.program.tensor import (
     Size,
     Tensor,
@@ -74,23 +74,26 @@ def _places(x: Value) -> list[Value]:
 
 @public
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Tensor:
-    """Where the elements of x2 would stand in x1, which is sorted as `sort` does, NaN last; every
-    pair is compared."""
+    """Where the elements of x2 would stand in x1, which is sorted as `sort` does, NaN last."""
     trace = current()
     row, wanted = value_of(x1), value_of(x2)
     if sorter is not None:
         row = trace.op("take", row, value_of(sorter), axis=0, mode="check")
     if side not in ("left", "right") or type_of(row).rank != 1:
         raise UnsupportedNode('x1 must have rank 1, and side is "left" or "right"')
-    wanted = trace.reshape(wanted, (*shape_of(wanted), 1))
-    a, b = together(given(row), given(wanted))
-    before = trace.compare("lt" if side == "left" else "le", a, b)
-    if type_of(b).dtype.is_float:
+
+    def before(a: Value, b: Value) -> Value:
+        found = trace.compare("lt" if side == "left" else "le", a, b)
+        if not type_of(b).dtype.is_float:
+            return found
         last = trace.compare("ne", b, b)
         if side == "left":
             last = trace.op("and", last, trace.compare("eq", a, a))
-        before = trace.op("or", before, last)
-    return given(trace.reduce(trace.convert(before, _I64), [type_of(before).rank - 1], "add"))
+        return trace.op("or", found, last)
+
+    element = common_dtype(given(row), given(wanted))
+    row, wanted = (trace.convert(each, element) for each in (row, wanted))
+    return given(count_before(trace, row, wanted, before))
 
 
 @public

@@ -12,7 +12,7 @@ from typing import Any
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.indexed import scatter_elements
 from ingot.compiler.frontends.normalizing import narrow, widen
-from ingot.compiler.frontends.ordering import sort_by, sort_with_places
+from ingot.compiler.frontends.ordering import count_before, sort_by, sort_with_places
 from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -251,10 +251,7 @@ def histogram(
     x = _flat(c, x)
     edges = bins if isinstance(bins, Value) else _even_edges(c, x, bins, range)
     count, size = shape_of(x)[0], shape_of(edges)[0]
-    grid = (count, size)
-    passed = c.compare("le", *(c.op("broadcast", each, shape=grid, dimensions=(axis,))
-                               for each, axis in ((edges, 1), (x, 0))))  # fmt: skip
-    place = c.reduce(c.convert(passed, _I64), [1], "add")
+    place = count_before(c, edges, x, partial(c.compare, "le"))
     last = c.compare("eq", x, c.broadcast_to(c.sliced(edges, 0, size - 1, size), (count,)))
     place = c.op("sub", place, c.convert(last, _I64))  # 0: below all edges, `size`: above
     added = c.fill(1, like=x) if weight is None else c.convert(_flat(c, weight), type_of(x).dtype)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ingot.compiler.frontends.emitter import shape_of, type_of
-from ingot.compiler.frontends.ordering import sort_with_places
+from ingot.compiler.frontends.ordering import count_before, sort_with_places
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.frontends.torch.lowerings.arithmetic import promoted
 from ingot.compiler.ir import Value
@@ -94,17 +94,16 @@ def search(
     if sorter is not None:
         ordered = c.gather_along(ordered, sorter, type_of(ordered).rank - 1, "check")
     element = promoted(ordered, values)
-    *lead, count = shape_of(ordered)
     wanted = c.scalar(values, element)
-    if not lead and type_of(wanted).rank:  # one line for all values
-        lead = [1] * (type_of(wanted).rank - 1)
     length = shape_of(wanted)[-1] if type_of(wanted).rank else 1
-    lines = c.reshape(c.convert(ordered, element), (*lead, 1, count))
-    column = c.reshape(wanted, (*shape_of(wanted)[:-1], length, 1))
-    direction = "le" if right or side == "right" else "lt"
-    before = c.compare(direction, *c.broadcast(lines, column))
-    total = c.reduce(c.convert(before, c.dtype), [type_of(before).rank - 1], "add")
-    return c.reshape(total, c.shape)
+    wanted = c.reshape(wanted, (*shape_of(wanted)[:-1], length))
+    direction = "gt" if right or side == "right" else "ge"  # NaN stands behind all numbers
+
+    def before(a: Value, b: Value) -> Value:
+        return c.op("not", c.compare(direction, a, b))
+
+    places = count_before(c, c.convert(ordered, element), wanted, before)
+    return c.reshape(c.convert(places, c.dtype), c.shape)
 
 
 @lowering("aten.bucketize.Tensor", "aten.bucketize.Scalar")

@@ -297,6 +297,17 @@ COUNTING: dict[str, tuple[Any, ...]] = {
         torch.tensor(2.5),
     ),
     "narrow_copy": (lambda x: torch.narrow_copy(x, 1, 1, 2), LINES),
+    "searched": (
+        lambda lines, x: (
+            *(torch.searchsorted(lines[:, :n].contiguous(), x, right=right)
+              for n in (0, 1, 2, 7, 8, 40) for right in (False, True)),
+            torch.searchsorted(lines[0], x[None], side="right", out_int32=True),
+            torch.bucketize(x, lines[1]), torch.searchsorted(lines[0], 0.25),
+            torch.searchsorted(lines[2:].flip(-1), x[2:], sorter=torch.arange(39, -1, -1)[None]),
+        ),
+        torch.cat([drawn(2, 40).sort(-1)[0], torch.tensor([[0.0] * 20 + [torch.nan] * 20])]),
+        torch.cat([drawn(3, 8), torch.tensor([[torch.nan, torch.inf, -torch.inf, 0.0]] * 3)], 1),
+    ),
     "histogram": (
         lambda x, w, edges: (
             torch.histogram(x, 10),

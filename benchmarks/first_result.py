@@ -4,13 +4,15 @@
 
 From the first import to the first result: an image's, or the logits behind a prompt of 16 tokens.
 Ingot loads a module that is compiled already, beside the GGUF file for language models; others
-read the source. The files are in the system's cache. A MODEL is one of tests/models, or a size and
+read the source; "shared" has its weights as a load before left them. The files are in the system's
+cache. A MODEL is one of tests/models, or a size and
 type of language.py, such as 1B-Q4_0.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -64,13 +66,18 @@ OF_LANGUAGE = {
 import ingot
 ingot.load(module, parameters=model, threads=threads).prefill(np.arange(16, dtype=np.int32))
 """,
+    "ingot, shared": """
+import ingot
+model = ingot.load(module, parameters=model, threads=threads, share_weights=True)
+model.prefill(np.arange(16, dtype=np.int32))
+""",
     "llama_cpp": f"""
 import llama_cpp
 options = dict(n_threads=threads, n_threads_batch=threads, verbose=False)
 llama_cpp.Llama(model, n_ctx={language.CAPACITY}, **options).eval(list(range(16)))
 """,
 }
-"""A program for each engine, by the package that must be there."""
+"""A program for each engine, by the package that must be there and how it is used."""
 
 
 def main() -> int:
@@ -102,12 +109,17 @@ def measure(name: str, folder: Path, threads: int, rounds: int) -> list[list[str
         language.write(model, mix, language.SIZES[size])
         ingot.compile(model, capacity=language.CAPACITY, precision="int8").save(module)
     arguments = [str(each) for each in (model, module, inputs, threads)]
-    found: dict[str, list[tuple[float, int]]] = {each: [] for each in programs if find_spec(each)}
+    found: dict[str, list[tuple[float, int]]] = {
+        each: [] for each in programs if find_spec(each.partition(",")[0])
+    }
+    environment = {**os.environ, "INGOT_CACHE": str(folder / "cache")}
     errors: dict[str, str] = {}
     for _ in range(rounds):
         for engine, runs in found.items():
             command = [sys.executable, "-c", START + programs[engine] + END, *arguments]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, env=environment
+            )
             if done.returncode:
                 errors[engine] = (done.stderr.strip().splitlines() or ["no message"])[-1]
                 continue

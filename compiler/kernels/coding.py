@@ -18,6 +18,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dims
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
 from ingot.compiler.kernels.register_tile import PANEL
+from ingot.compiler.kernels.table import Code
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["I32", "BlockCoding", "Line", "Words", "coding_of", "in_each_byte"]
@@ -148,18 +149,8 @@ class BlockCoding:
                 word, above = b.table4(self._codes(b, words, step // 4), _as_bytes(self.table)), 0
             elif len(words.values) > 1:
                 word, above = self._codes(b, words, step // 4), 0
-            yield b.convert(self._code(b, word, 8 * (step % 4) + above, bits, is_signed), element)
-
-    def _code(self, b: LoopBuilder, word: Value, place: int, bits: int, is_signed: bool) -> Value:
-        """The code of so many bits whose lowest one of a word is there."""
-        if is_signed:
-            up, lanes = 32 - bits - place, lanes_of(word)
-            high = b.op("shift_left", word, b.constant(up, I32, lanes)) if up else word
-            return b.op("shift_right_arithmetic", high, b.constant(32 - bits, I32, lanes))
-        low = self._down(b, word, place)
-        if place == 32 - bits:
-            return low
-        return b.op("and", low, b.constant((1 << bits) - 1, I32, lanes_of(word)))
+            code = Code(8 * (step % 4) + above, bits, is_signed)
+            yield b.convert(b.code(word, code), element)
 
     def bytes(self, b: LoopBuilder, words: Words, part: int) -> Value:
         """The numbers of four steps of a line as bytes, `middle` more."""

@@ -46,6 +46,7 @@ from ingot.compiler.kernels.table import (
     INDEX_CHOICES,
     Access,
     Axis,
+    Code,
     Constant,
     Dot4,
     Fault,
@@ -497,21 +498,20 @@ class LoopBuilder:
         a, b, c = self._same_lanes([a, b, c])
         return self._one("loop.fma", (a, b, c), c.type, Fma(exact))
 
-    def dot4(self, a: Value, b: Value, c: Value, signs: tuple[DType, DType]) -> Value:
-        """c + the products of the four bytes of each word of a and b, i8 or u8 by `signs`."""
-        a, b, c = self._same_lanes([a, b, c])
-        return self._one("loop.dot4", (a, b, c), c.type, Dot4(*signs))
-
     def dot_words(self, a: Value, b: Value, c: Value, parts: tuple[DType, DType]) -> Value:
-        """c + the products of the parts of each word of a and b: four bytes, or two bf16."""
-        if parts[0].is_integer:
-            return self.dot4(a, b, c, parts)
+        """c + the products of the parts of each word of a and b: four i8 or u8, or two bf16."""
         a, b, c = self._same_lanes([a, b, c])
+        if parts[0].is_integer:
+            return self._one("loop.dot4", (a, b, c), c.type, Dot4(*parts))
         return self._one("loop.dot2", (a, b, c), c.type)
 
     def half2(self, name: str, *operands: Value) -> Value:
         """`loop.fma2` or `loop.sum2`, of words of two f16."""
         return self._one(f"loop.{name}", operands, operands[-1].type)
+
+    def code(self, words: Value, code: Code) -> Value:
+        """The numbers of such codes in words, as f32."""
+        return self._one("loop.code", (words,), element_type(dtype("f32"), lanes_of(words)), code)
 
     def table4(self, words: Value, table: Sequence[int]) -> Value:
         """The bytes of words, 0 to 15, as those of a table of 16."""

@@ -12,6 +12,7 @@ from ingot.hal.spec import DType
 __all__ = [
     "Access",
     "Axis",
+    "Code",
     "Constant",
     "Dot4",
     "Fault",
@@ -97,6 +98,15 @@ class Table4(Attributes):
     """Of `loop.table4`: 16 bytes."""
 
     table: Ints
+
+
+@dataclass(frozen=True)
+class Code(Attributes):
+    """Of `loop.code`: its lowest bit in a word, how many there are, and if the last is a sign."""
+
+    place: int
+    bits: int
+    is_signed: bool
 
 
 @dataclass(frozen=True)

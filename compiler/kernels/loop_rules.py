@@ -18,6 +18,7 @@ from ingot.compiler.ir import (
 from ingot.compiler.kernels.loop_attributes import (
     Access,
     Axis,
+    Code,
     Constant,
     Dot4,
     Lane,
@@ -296,6 +297,15 @@ def sum2(op: Op) -> tuple[Type, ...]:
     require(given == words, f"takes words of i32, not {given}")
     require(c == sums, f"adds to as many f32, not to {c}")
     return (c,)
+
+
+def code(op: Op) -> tuple[Type, ...]:
+    given, where = _type(op.operands[0]), Code.of(op)
+    words, numbers = _words_and_sums(given)
+    require(given == words, f"takes words of i32, not {given}")
+    fits = where.bits > 0 and 0 <= where.place <= 32 - where.bits
+    require(fits and where.bits <= 8, f"has {where.bits} bits from {where.place} on of 32")
+    return (numbers,)
 
 
 def table4(op: Op) -> tuple[Type, ...]:

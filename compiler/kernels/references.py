@@ -105,6 +105,11 @@ def _sum2(words: Array, c: Array) -> Array:
     return np.asarray(c + (pairs[..., 0] + pairs[..., 1]).astype(np.float32))
 
 
+def _code(words: Array, *, place: int, bits: int, is_signed: bool) -> Array:
+    high = np.asarray(words).view(np.uint32) << np.uint32(32 - bits - place)
+    return np.asarray((high.view(np.int32 if is_signed else np.uint32) >> (32 - bits)), np.float32)
+
+
 def _table4(words: Array, *, table: tuple[int, ...]) -> Array:
     places = np.ascontiguousarray(words).view(np.uint8)
     return np.asarray(np.array(table, np.uint8)[places & 15].view(np.int32).reshape(words.shape))
@@ -152,5 +157,6 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     "loop.dot4": _dot4,
     "loop.fma2": _fma2,
     "loop.sum2": _sum2,
+    "loop.code": _code,
     "loop.table4": _table4,
 }

@@ -241,7 +241,7 @@ class _Scaled:
             for row, place in enumerate(starts):
                 word = b.broadcast(b.load(a, b.add(place, at)), tile.lanes)
                 for vector, line in enumerate(lines):
-                    yield b.dot4(line, word, sums[row * tile.vectors + vector], _SIGNS)
+                    yield b.dot_words(line, word, sums[row * tile.vectors + vector], _SIGNS)
 
         def add_line(
             sums: Sequence[Value], line: Line, before: Index, count: int = coding.steps

@@ -19,6 +19,7 @@ from ingot.compiler.kernels import loop_rules as rules
 from ingot.compiler.kernels.loop_attributes import (
     Access,
     Axis,
+    Code,
     Constant,
     Dot4,
     Fault,
@@ -42,6 +43,7 @@ __all__ = [
     "Access",
     "Axis",
     "Clamp",
+    "Code",
     "Compare",
     "Constant",
     "Dot4",
@@ -357,6 +359,18 @@ def _lane_ops() -> None:
         "any order, with f32 or better between; what is subnormal may count as 0. Only for targets "
         "with an instruction for it.",
     )
+
+
+def _word_ops() -> None:
+    """Of words of codes, and of two f16."""
+    _row(
+        "loop.code(words: value)",
+        "f32 as words",
+        rules.code,
+        "The `bits` of each 32-bit word from `place` on, up to 8, as an f32: a number with a sign "
+        "or without.",
+        attributes=Code,
+    )
     _row(
         "loop.table4(words: value)",
         "as words",
@@ -364,10 +378,6 @@ def _lane_ops() -> None:
         "Each of the four bytes of a 32-bit word, 0 to 15, becomes that byte of `table`.",
         attributes=Table4,
     )
-
-
-def _half_ops() -> None:
-    """Of words of two f16."""
     _row(
         "loop.fma2(a: value, b: value, c: value)",
         "as c",
@@ -409,6 +419,6 @@ def _parts() -> None:
     _row("loop.quadrant(x: value)", "as x", rules.part, "Which multiple that is, modulo 4.")
 
 
-_OPS = (_leaves, _leaves_of_memory, _indices, _control, _memory_ops, _lane_ops, _half_ops, _parts)
+_OPS = (_leaves, _leaves_of_memory, _indices, _control, _memory_ops, _lane_ops, _word_ops, _parts)
 for _register in _OPS:
     _register()

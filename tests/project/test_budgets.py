@@ -24,9 +24,9 @@ LINES = {
     "compiler/frontends": 39765,
     "compiler/graph": 10865,
     "compiler/ir": 2290,
-    "compiler/kernels": 14800,
+    "compiler/kernels": 14820,
     "compiler/stream": 1640,
-    "compiler/targets": 4635,
+    "compiler/targets": 4675,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2795,
@@ -43,11 +43,11 @@ LINES = {
     "python/ingot/language": 1625,
     "python/ingot/onnxruntime": 1400,
     "python/ingot/quantizing": 1315,
-    "benchmarks": 2575,
+    "benchmarks": 2585,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 120475
+IN_ALL = 120545
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

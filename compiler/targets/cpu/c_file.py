@@ -23,7 +23,7 @@ def prototype(name: str) -> str:
 # What INGOT_USE_ of kernel.h is said of: elements, also with a number of lanes, and words.
 _ELEMENTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f64", "i1", "f16", "bf16")
 _WORDS = ("convert", "packed", "reduce", "rem")
-_OWN_HEADERS = ("dot2", "dot4", "half2", "table4")
+_OWN_HEADERS = ("code", "dot2", "dot4", "half2", "table4")
 """Parts that have a header of their own."""
 _HEADERS = ("kernel_vector.h", "kernel_arithmetic.h", "kernel_rounding.h")
 

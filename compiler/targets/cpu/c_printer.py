@@ -20,6 +20,7 @@ from ingot.compiler.kernels.place_polls import PART
 from ingot.compiler.kernels.table import (
     Axis,
     Clamp,
+    Code,
     Compare,
     Constant,
     Dot4,
@@ -533,6 +534,11 @@ class _Printer(CStructure):
         names, suffix = ", ".join(map(self._name, op.operands)), self._suffix(lanes_of(op.result))
         return f"{op.name.removeprefix('loop.')}{suffix}({names})"
 
+    def _code(self, op: Op) -> str:
+        (words,), code, lanes = map(self._name, op.operands), Code.of(op), lanes_of(op.result)
+        how = f"{code.place}, {code.bits}, {int(code.is_signed)}"
+        return f"code_f32{self._suffix(lanes)}({words}, {how})"
+
     def _table4(self, op: Op) -> str:
         (words,), table = map(self._name, op.operands), bytes(Table4.of(op).table)
         low, high = (hex(int.from_bytes(table[at : at + 8], "little")) for at in (0, 8))
@@ -571,6 +577,7 @@ _EXPRESSIONS: dict[str, Callable[[_Printer, Op], str]] = {
     "fma2": _Printer._half2,
     "sum2": _Printer._half2,
     "same": _Printer._same,
+    "code": _Printer._code,
     "table4": _Printer._table4,
     "compare": _Printer._compare,
     "select": _Printer._select,

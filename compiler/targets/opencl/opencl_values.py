@@ -16,6 +16,7 @@ from ingot.compiler.kernels.loop import dtype_of, lanes_of
 from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS
 from ingot.compiler.kernels.table import (
     Clamp,
+    Code,
     Compare,
     Constant,
     Dot4,
@@ -73,6 +74,7 @@ class ValuePrinter(CStructure):
         "loop.any": "_any",
         "loop.fma": "_fma",
         "loop.dot4": "_dot4",
+        "loop.code": "_code",
         "loop.table4": "_table4",
         "compare": "_compare",
         "select": "_select",
@@ -389,6 +391,13 @@ class ValuePrinter(CStructure):
         dot = Dot4.of(op)
         names = map(self._name, op.operands)
         return self._call(f"dot4_{dot.left.name}_{dot.right.name}", lanes_of(op.result), *names)
+
+    def _code(self, op: Op) -> str:
+        (word,), code, lanes = map(self._name, op.operands), Code.of(op), lanes_of(op.result)
+        floats, unsigned = self._vector("float", lanes), self._vector("uint", lanes)
+        kept = self._vector("int", lanes) if code.is_signed else unsigned
+        high = f"as_{unsigned}({word}) << {32 - code.bits - code.place}"
+        return f"convert_{floats}(as_{kept}({high}) >> {32 - code.bits})"
 
     def _table4(self, op: Op) -> str:
         (words,), table = map(self._name, op.operands), bytes(Table4.of(op).table)

@@ -76,6 +76,19 @@ def test_any_number_of_rows_meets_codes_in_groups(coding: str, zeros: str, block
         check(function, m, FASTEST)
 
 
+@pytest.mark.parametrize("coding", ["i4", "u4", "i2", "u2", "i5", "u5", "i3", "u3"])
+def test_codes_are_exact_at_every_place(coding: str) -> None:
+    function, rng = dot(coding, 96, 48, 32, "2"), np.random.default_rng(4)
+    arrays = operands(function, 2)
+    arrays[0] = rng.integers(-3, 4, (2, 96)).astype(np.float32)
+    arrays[2] = np.ones_like(arrays[2])
+    (wanted,) = reference(function, arrays)
+    for variant in host_variants():
+        kernel = lower_entry(function, VARIANTS[variant].target)
+        (got,) = kernel_runner.run(kernel, arrays, [np.full_like(wanted, 77)], variant)
+        np.testing.assert_array_equal(got, wanted)
+
+
 @pytest.mark.parametrize("rows", ["1", "3"])
 def test_few_rows_read_codes_as_they_lie(rows: str) -> None:
     function = dot("u4", 100, 130, 16, rows)

@@ -240,6 +240,8 @@ def read_config(folder: Checkpoint) -> Configuration:
         flat.pop("n_group", None)
     if config.get("multi_query") and not config.get("new_decoder_architecture"):
         flat[names["attention.head_count_kv"]] = 1
+    if config.get("scale_attn_weights") is False:
+        flat["attention_multiplier"] = 1.0
     keys = Keys(flat, name, names | {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()})
     _check_factors(rope, keys)
     for key in _WITHOUT.get(name, ()):

@@ -184,7 +184,8 @@ class Transformer:
             latent = LatentAttention(c, c.latent, self.weights, name, self._norm, turn)
             y = latent.values(self.cache.attend(*latent.projections(x), layer, None))
             return self.weights.linear(y, f"{name}.attn_output", c.width)
-        q, k, v = (self._limited(each) for each in self._projections(x, name))
+        q, k, v = self._projections(x, name)
+        v = self._limited(v)
         gate = None
         if c.architecture.gates_attention:
             pairs = self._reshaped(q, self.count, c.heads, 2 * c.key_length)
@@ -259,8 +260,8 @@ class Transformer:
         return self.b.value("clamp", least, x, most)
 
     def _heads(self, x: Value, heads: int, length: int, norm: str, layer: int) -> Value:
-        """[count, heads, length], normalized if the model does, all heads at once or each, and
-        turned."""
+        """[count, heads, length], normalized if the model does, all heads at once or each,
+        limited and turned."""
         is_normed = f"{norm}.weight" in self.weights
         is_whole = is_normed and self.weights.rows(f"{norm}.weight") == heads * length
         if is_whole:
@@ -269,6 +270,7 @@ class Transformer:
         turns_first = self.c.architecture.turns_first
         if is_normed and not is_whole and not turns_first:
             x = self._norm(x, norm)
+        x = self._limited(x)
         if self.c.rotated[layer]:
             x = self._rotated(x, length, layer)
         return self._norm(x, norm) if is_normed and not is_whole and turns_first else x

@@ -59,6 +59,25 @@ def test_settings_of_older_versions(tmp_path: Path) -> None:
     _close(_logits(tmp_path), expected)
 
 
+def test_scores_without_a_scale(tmp_path: Path) -> None:
+    config, weights, expected = read_model("gpt2")
+    for name, value in weights.items():
+        if name.endswith(("c_attn.weight", "c_attn.bias")):
+            value[..., :64] /= 4  # the root of the length of a head
+    write_folder(tmp_path, config | {"scale_attn_weights": False}, weights)
+    _close(_logits(tmp_path), expected)
+
+
+def test_limits_of_queries_and_keys_are_behind_their_norms(tmp_path: Path) -> None:
+    config, weights, expected = read_model("olmoe")
+    for name, value in weights.items():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            value *= 1024
+    write_folder(tmp_path, config | {"clip_qkv": 16.0}, weights)
+    got = _logits(tmp_path)  # the epsilon of the norms counts less
+    np.testing.assert_allclose(got, expected, atol=1e-3 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize(("codes", "kind"), [("int8", "Q8_0"), ("int4", "Q4_0")])
 def test_codes_are_those_of_gguf(codes: str, kind: str, tmp_path: Path) -> None:
     """Rounded when loaded, or before: the same logits; and products keep the codes."""

@@ -16,6 +16,7 @@ from ingot.compiler.graph.references.numbers import (
     Array,
     convert,
     dtype_of,
+    is_standard,
     narrow,
     quiet,
     widen,
@@ -60,12 +61,13 @@ def _exact(function: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def _native(function: Callable[..., Any]) -> Callable[..., Array]:
-    """As `_exact` for a function that NumPy rounds right in f32 and f64 itself: much faster."""
+    """As `_exact` for a function that NumPy rounds right in f32 and f64 itself, and wraps in
+    integers: much faster, and without longer arrays beside."""
     wide = _exact(function)
 
     @quiet
     def reference(*operands: Array) -> Array:
-        if operands[0].dtype in (np.float32, np.float64):
+        if is_standard(element := operands[0].dtype) and element.char in "fdbBhHiIlLqQ":
             return np.asarray(function(*operands))
         return wide(*operands)
 
@@ -288,9 +290,9 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "atan2": _exact(np.arctan2),
     "max": _max,
     "min": _min,
-    "and": _exact(np.bitwise_and),
-    "or": _exact(np.bitwise_or),
-    "xor": _exact(np.bitwise_xor),
+    "and": _native(np.bitwise_and),
+    "or": _native(np.bitwise_or),
+    "xor": _native(np.bitwise_xor),
     "shift_left": _shift_left,
     "shift_right_arithmetic": _shift_right_arithmetic,
     "shift_right_logical": _shift_right_logical,

@@ -14,7 +14,7 @@ import numpy as np
 
 from ingot.hal.spec import DType
 
-__all__ = ["Array", "convert", "dtype_of", "narrow", "quiet", "wide", "widen"]
+__all__ = ["Array", "convert", "dtype_of", "is_standard", "narrow", "quiet", "wide", "widen"]
 
 Array = np.ndarray[Any, Any]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -36,7 +36,8 @@ def dtype_of(x: Array) -> DType:
     return DType.from_numpy(x.dtype)
 
 
-def _is_standard(dtype: np.dtype[Any]) -> bool:
+def is_standard(dtype: np.dtype[Any]) -> bool:
+    """Whether it is of NumPy itself."""
     return dtype.isbuiltin == 1
 
 
@@ -54,10 +55,10 @@ def wide(dtype: DType) -> np.dtype[Any]:
 def widen(x: Array) -> Array:
     """x in its wide dtype; exact."""
     x = np.asarray(x)
-    if not _is_standard(x.dtype) and dtype_of(x).is_float:
+    if not is_standard(x.dtype) and dtype_of(x).is_float:
         x = x.astype(np.float32)
     target = wide(dtype_of(x))
-    if not _is_standard(x.dtype):  # ml_dtypes integers
+    if not is_standard(x.dtype):  # ml_dtypes integers
         x = x.astype(np.int8 if target.kind == "i" else np.uint8)
     return x.astype(target)
 
@@ -122,14 +123,15 @@ def convert(x: Array, dtype: DType) -> Array:
         return _to_integer(x, source, dtype)
     if dtype.bits < 32 and dtype.is_float:
         return _to_narrow_float(x, source, dtype)
-    if not _is_standard(x.dtype):
+    if not is_standard(x.dtype):
         x = widen(x)
     return x.astype(dtype.numpy)
 
 
 def _to_integer(x: Array, source: DType, dtype: DType) -> Array:
     if not source.is_float:
-        return _wrap(widen(x), dtype) if dtype.bits < 8 else widen(x).astype(dtype.numpy)
+        x = x if is_standard(x.dtype) and dtype.bits >= 8 else widen(x)
+        return _wrap(x, dtype) if dtype.bits < 8 else x.astype(dtype.numpy)
     value = np.trunc(widen(x))
     value = np.where(np.isnan(value), 0.0, value)
     bits = dtype.bits - (dtype.kind == "i")
@@ -149,6 +151,6 @@ def _to_narrow_float(x: Array, source: DType, dtype: DType) -> Array:
         value = whole.astype(np.float64) if source.bits <= 32 else _odd_float64(whole)
     if value.dtype == np.float64:
         value = _odd_float32(value)
-    elif not _is_standard(value.dtype):
+    elif not is_standard(value.dtype):
         value = value.astype(np.float32)
     return value.astype(np.float32).astype(dtype.numpy)

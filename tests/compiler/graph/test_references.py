@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -125,6 +126,17 @@ def test_integers_are_exact_and_wrap(name: str) -> None:
         got = [int(each) for each in evaluate(binary(op), a, b)]
         wanted = [wrapped(exact(p, q, dtype(name).bits), name) for p, q in pairs]
         assert got == wanted, op
+
+
+@pytest.mark.parametrize("op", ["add", "mul", "xor"])
+def test_integers_take_no_wider_ones_beside_them(op: str) -> None:
+    x = np.arange(1 << 16).astype(np.uint8)
+    evaluate(binary(op), x, x)
+    tracemalloc.start()
+    evaluate(binary(op), x, x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * x.nbytes
 
 
 @pytest.mark.parametrize("name", ["i8", "u8", "i32", "u64", "i4"])

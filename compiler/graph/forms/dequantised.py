@@ -76,11 +76,11 @@ def read_tensor(x: Value, builder: Builder) -> Dequantised | None:
     return Dequantised(codes, _converted(zero, _I32, builder), _converted(scale, _F32, builder))
 
 
-def read_weight(w: Value, summed: Sequence[int], builder: Builder) -> Dequantised | None:
-    """A weight whose scale and zero point do not change along the axes that are summed."""
+def read_weight(w: Value, summed: Sequence[int], builder: Builder) -> Dequantised:
+    """A weight whose scale and zero point do not change along the axes that are summed; it is
+    `is_dequantised`."""
     parts = _parts_of(w)
-    if parts is None:
-        return None
+    assert parts is not None
     codes = moved(parts.codes, parts.outer + parts.inner, builder)
     zero, scale = (
         None if each is None else _per_column(moved(each, parts.outer, builder), summed, builder)

@@ -95,15 +95,13 @@ def _multiply(
     x, w = op.operands[1 - sides[0]], op.operands[sides[0]]
     if tensor_type(x).dtype is _U8 and tensor_type(w).dtype is _I8:
         return None  # kernels take it as it is
-    form = _Product(op, sides[0]) if op.name == "dot_general" else _Convolution(op, sides[0])
-    weight = read_weight(w, form.summed, builder)
-    if weight is None:
-        return None
     rows = read_tensor(x, builder)
     if rows is None:
         if result is _I32:
             return None
         raise Refused("its input is not quantised")
+    form = _Product(op, sides[0]) if op.name == "dot_general" else _Convolution(op, sides[0])
+    weight = read_weight(w, form.summed, builder)
     if result is not _I32:
         form.check_sums(extent(rows) * extent(weight))
     rows, weight = as_unsigned(rows, builder), as_signed(weight, builder)

@@ -65,11 +65,18 @@ class KeptFile(Kept):
                 facts = _facts(os.fstat(file.fileno()))
         except (OSError, Error) as error:
             raise CompileError(f"{self.name} cannot be read any more: {error}") from None
-        if done < length or facts != self._facts:
+        self._require(done == length and facts == self._facts)
+        return data
+
+    def check(self, file: Any) -> None:
+        """CompileError: the open file is not the one that there was at first, or was changed."""
+        self._require(_facts(os.fstat(file.fileno())) == self._facts)
+
+    def _require(self, is_same: bool) -> None:
+        if not is_same:
             raise CompileError(
                 f"{self.name} was changed or cut while it was read: wait until it is complete"
             )
-        return data
 
 
 class KeptBytes(Kept):

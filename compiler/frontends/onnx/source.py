@@ -47,8 +47,10 @@ def read_source(source: ModelSource) -> Source:
         return Source(_parse(cut, BytesIO(data), "the bytes"), Files(cut), "the bytes")
     path, name = Path(source), f"'{source}'"
     with open_regular(path) as file:
-        cut = Cut(KeptFile(partial(open_regular, path.absolute()), name))
+        kept = KeptFile(partial(open_regular, path.absolute()), name)
+        cut = Cut(kept)
         model = _parse(cut, file, name)
+        kept.check(file)
     folders = dict.fromkeys([path.absolute().parent, path.resolve().parent])
     return Source(model, Files(cut, tuple(folders)), name)
 

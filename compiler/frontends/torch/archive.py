@@ -55,7 +55,7 @@ class Archive:
         self.what = f"'{source}'" if isinstance(source, Path) else "the PyTorch program"
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source)
-            self._kept = _kept(source, self.what)
+            self._kept = _kept(source, self.what, self._zip)
         except _WRONG as error:
             raise self._damaged(str(error)) from None
         names = self._zip.namelist()
@@ -195,10 +195,12 @@ class Archive:
         return f"{self.what} holds no program of torch.export: {_AGAIN}"
 
 
-def _kept(source: Path | bytes, name: str) -> Kept:
+def _kept(source: Path | bytes, name: str, archive: zipfile.ZipFile) -> Kept:
     if isinstance(source, bytes):
         return KeptBytes(source)
-    return KeptFile(partial(open_regular, source.absolute()), name)
+    kept = KeptFile(partial(open_regular, source.absolute()), name)
+    kept.check(archive.fp)
+    return kept
 
 
 @dataclass(frozen=True)

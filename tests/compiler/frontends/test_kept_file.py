@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,22 @@ def test_sources_that_are_changed_before_their_weights_are_used_are_errors(
     _cut(path.with_name("data") if kind == "external" else path)
     with pytest.raises(CompileError, match="changed or cut while it was read"):
         ingot.compile(module, variants=[best_variant()])
+
+
+@pytest.mark.parametrize("kind", ["onnx.source", "torch.archive"])
+def test_sources_that_are_exchanged_between_two_readings_are_errors(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _onnx(tmp_path / "m.onnx") if kind == "onnx.source" else _torch(tmp_path / "m.pt2")
+
+    class Exchanged(KeptFile):
+        def __init__(self, *arguments: Any) -> None:
+            _exchange(path)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(f"ingot.compiler.frontends.{kind}.KeptFile", Exchanged)
+    with pytest.raises(CompileError, match="changed or cut while it was read"):
+        read_source(path)
 
 
 def test_bytes_and_protos_stay_where_they_are(tmp_path: Path) -> None:

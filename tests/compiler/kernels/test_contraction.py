@@ -126,7 +126,7 @@ def test_only_the_last_columns_are_stored_in_part() -> None:
 def test_rows_share_a_weight_only_where_it_stays_near(name: str, is_shared: bool) -> None:
     """Threads that share rows all read the weight: 768 KiB of f32 stay in L2, twice that do not."""
     kernel = lower_entry(packed(64, 6144, 32, name), VARIANTS["x86-64-v4"].target)
-    assert (kernel.tile[0] < 64) == is_shared
+    assert (kernel.schedule.block_rows < 64) == is_shared
 
 
 @on_every_target

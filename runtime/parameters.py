@@ -121,7 +121,7 @@ def times_of(sources: Sources) -> dict[Path, tuple[int, ...]]:
     are checked, are left out, and what cannot be read, which reading it tells."""
     found: dict[Path, tuple[int, ...]] = {}
     for _, source in sources:
-        with suppress(Error, OSError):
+        with suppress(Error, OSError, ValueError):  # of a path with a zero byte
             for each in [] if isinstance(source, Mapping) or is_zarr(source) else _tensors(source):
                 status = os.stat(each)
                 found[each] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

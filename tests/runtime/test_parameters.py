@@ -564,6 +564,9 @@ def test_sources_that_are_none_are_said(module: Any, cache: Path, tmp_path: Path
         ingot.load(module, parameters=around)
     with pytest.raises(ingot.InvalidArgument, match="scope of parameters= is 5"):
         ingot.load(module, parameters={5: weights})
+    for name in ("a\0b.npz", "\ud800.npz"):
+        with pytest.raises(ingot.InvalidArgument, match="no path can have"):
+            ingot.load(module, parameters=name)
     for scope in ("a\0b", "\ud800"):
         with pytest.raises(ingot.InvalidArgument, match="scope"):
             model.swap_parameters(weights, scope=scope)

@@ -263,7 +263,7 @@ def read_config(folder: Checkpoint) -> Configuration:
     if architecture.recurrence:
         factors = next((pair for pair in _INNER if pair[0] in config), _INNER[-1])
         flat["ssm.inner_size"] = prod(keys.size(each) for each in factors)
-        _check_limit(config.get("time_step_limit"), keys)
+        _check_states(config, architecture, keys)
     types = kinds = convolved = networks = None
     if keys.has("shortconv.l_cache") or architecture.recurrence:
         kinds = _kinds(config, keys, architecture)
@@ -291,8 +291,13 @@ def _names_of(name: str, config: Mapping[str, Any]) -> dict[str, str]:
     return names
 
 
-def _check_limit(limit: Any, keys: Keys) -> None:
-    """Steps of states have no bounds."""
+def _check_states(config: Mapping[str, Any], architecture: Architecture, keys: Keys) -> None:
+    """What states take is behind silu, and their steps have no bounds."""
+    given, limit = architecture.activation, config.get("time_step_limit")
+    if architecture.has_single_parts:
+        given = config.get("mamba_hidden_act", "silu")
+    if given not in ("silu", "swish"):
+        keys.problems.append(f"the activation in layers with a state is {shown(given)}, not silu")
     if limit is None:
         return
     is_list = isinstance(limit, list) and len(limit) == 2 and limit[0] == 0

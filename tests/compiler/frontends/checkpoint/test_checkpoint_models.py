@@ -158,6 +158,9 @@ def test_what_is_wrong_is_told_with_the_names_of_the_folder(tmp_path: Path) -> N
     text = _refused(tmp_path, {"layer_types": [["conv"]] * 4, "conv_L_cache": 65}, "lfm2")
     assert "layer_types is [['conv'], ['conv'], ['conv'], ['conv']], expected 'conv' or" in text
     assert "the key 'conv_L_cache' is 65, expected a positive integer up to 64" in text
+    for name, key in (("qwen3 next", "hidden_act"), ("nemotron of states", "mamba_hidden_act")):
+        text = _refused(tmp_path, {key: "relu2"}, name)
+        assert "the activation in layers with a state is 'relu2', not silu" in text
     assert "model_type in config.json is 'bert'" in _refused(tmp_path, {"model_type": "bert"})
     text = _refused(tmp_path, {"num_hidden_layers": 1 << 20})
     assert "'num_hidden_layers' is 1048576, but there are only 21 tensors" in text

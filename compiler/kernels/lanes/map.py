@@ -119,7 +119,7 @@ class _Lowering:
                 self.lanes //= 2
         if self._has_bytes_apart():
             self.lanes = min(self.lanes, 16)
-        self.joined = count_of_joined(self.axes, roots, self.lanes)
+        self.joined = 0 if self.woven > 1 else count_of_joined(self.axes, roots, self.lanes)
         self.outer = self.axes[: len(self.axes) - self.joined]
         if self.joined:
             self.lanes = known_dim(dims.product(each.extent for each in self.axes[-self.joined :]))

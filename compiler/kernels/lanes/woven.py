@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Bounds, Dim, known_dims
+from ingot.compiler.ir.dims import Bounds, Dim, known_dim
 from ingot.compiler.kernels.indexing import Axis, Index
 from ingot.compiler.kernels.loop import LoopBuilder, lanes_of
 from ingot.compiler.kernels.schedule import Merged, guess, loads_of
@@ -65,8 +65,8 @@ def _mostly_held(axis: Merged, roots: Sequence[Node]) -> bool:
         return True
     if not isinstance(axis.extent, int):
         return False
-    places = set(range(axis.extent)).intersection(*(range(*known_dims(each)) for each in ends))
-    return 8 * len(places) >= 7 * axis.extent
+    low, high = max(known_dim(low) for low, _ in ends), min(known_dim(high) for _, high in ends)
+    return 8 * (min(high, axis.extent) - max(low, 0)) >= 7 * axis.extent
 
 
 def conditions_on(axis: Axis, roots: Sequence[Node]) -> list[InRange]:

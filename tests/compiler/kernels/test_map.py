@@ -224,6 +224,23 @@ def test_short_last_axes_are_woven_of_vectors(name: str, times: int) -> None:
         CPU.check(function, n=n)
 
 
+@pytest.mark.parametrize("times", [2, 4])
+@pytest.mark.parametrize("shift", ["shift_left", "shift_right_logical"])
+def test_bytes_by_the_steps_of_a_short_last_axis_are_woven_alone(times: int, shift: str) -> None:
+    """Not walked by one vector of the short axes, too."""
+
+    def body(b, x, y):
+        shape = (symbol("m"), symbol("n"), times)
+        wide = b.op("broadcast", x, shape=shape, dimensions=(0, 1))
+        return b.op(shift, wide, b.op("broadcast", y, shape=shape, dimensions=(2,)))
+
+    function = entry(["u8[m,n]", f"u8[{times}]"], body, {"m": (1, 9), "n": (16, 99)})
+    schedule = CPU.lower(function).schedule
+    assert (schedule.woven, schedule.joined) == (times, 0)
+    for n in (16, 37):
+        CPU.check(function, m=2, n=n)
+
+
 @pytest.mark.parametrize("channels", [2, 3, 4])
 @pytest.mark.parametrize("name", ["u8", "i8", "f32"])
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from ingot.compiler.ir.literals import literal_from_bytes
 from ingot.hal.errors import CompileError, Error
 from ingot.hal.spec import DType
 
-__all__ = ["Kept", "KeptBytes", "KeptFile", "import_whole"]
+__all__ = ["LARGE", "Kept", "KeptBytes", "KeptFile", "import_whole"]
 
-_LARGE = 1 << 16
+LARGE = 1 << 16
 """Bytes of the longest tensor that is read when it is seen, once."""
 
 
@@ -39,7 +39,7 @@ class Kept:
     def literal(self, offset: int, shape: tuple[int, ...], dtype: DType) -> Literal:
         """The elements that lie there, each in whole bytes; many are read when they are used."""
         span = _Span(self, offset, dtype, shape)
-        return Literal(span if span.length > _LARGE else span.make(), dtype)
+        return Literal(span if span.length > LARGE else span.make(), dtype)
 
 
 class KeptFile(Kept):
@@ -96,7 +96,7 @@ def import_whole(file: KeptFile, read: Callable[[memoryview], Module]) -> Module
     module = read(data.data)
     for op in walk(module):
         literal = Constant.of(op).value if op.name == "constant" else None
-        if literal is None or isinstance(literal.stored, Later) or literal.nbytes <= _LARGE:
+        if literal is None or isinstance(literal.stored, Later) or literal.nbytes <= LARGE:
             continue
         offset = literal.stored.ctypes.data - data.ctypes.data
         if 0 <= offset <= file.length - literal.nbytes:

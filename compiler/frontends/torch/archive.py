@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.frontends.kept_file import Kept, KeptBytes, KeptFile
+from ingot.compiler.frontends.kept_file import LARGE, Kept, KeptBytes, KeptFile
 from ingot.compiler.ir import Later, Literal
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.literals import literal_from_bytes
@@ -37,7 +37,6 @@ DTYPES = {
 MAJOR = 8  # of the schema that is read
 _AGAIN = "save it again with torch.export.save of torch 2.8 or newer"
 _MOST_REPEATED = 1 << 30  # bytes of a tensor whose strides repeat what is stored
-_LARGE = 1 << 16  # bytes of the longest tensor that is read once
 _WRONG = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError)
 
 
@@ -97,7 +96,7 @@ class Archive:
             raise self._damaged(
                 f"tensor '{name}' has the shape {list(shape)}, but {len(data)} bytes"
             )
-        is_large = math.prod(shape) * width > _LARGE
+        is_large = math.prod(shape) * width > LARGE
         file, start = self._place(name, is_constant) if is_large else (KeptBytes(data), 0)
         ends = (start + offset, start + last + width)
         stored = _Strided(file, *ends, element, shape, tuple(strides))

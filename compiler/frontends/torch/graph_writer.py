@@ -18,9 +18,7 @@ __all__ = ["GraphWriter", "ranges_of"]
 
 _KEYWORD = 2  # the kind of an argument
 _OTHER_NAMES = {"bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
-_VARIABLE = re.compile(
-    r"^[LG]\['\w+'\]\.?"
-)  # of the caller, in which torch.compile finds the module
+_VARIABLE = re.compile(r"^[LG]\['\w+'\]\.?")  # in which torch.compile finds the module
 _KINDS = {bool: "bool", int: "int", float: "float", str: "string"}
 
 

@@ -151,7 +151,7 @@ def _list(title: str, names: set[str]) -> str:
 
 def main() -> None:
     """Writes the page to the path that is the only argument."""
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         raise SystemExit("usage: python -m ingot.coverage docs/coverage.md")
     Path(sys.argv[1]).write_text(coverage_markdown(), encoding="utf-8")
 

@@ -83,7 +83,7 @@ static uint32_t INGOT_KERNEL_CALL run_on(const ingot_kernel_dispatch_t *dispatch
   return 0;
 }
 
-static _Atomic int64_t second; /* the first workgroup that another thread began */
+static _Atomic int64_t begun_by_other; /* the first workgroup that another thread began */
 
 /* The first workgroup waits for another one. */
 static uint32_t INGOT_KERNEL_CALL meet(const ingot_kernel_dispatch_t *dispatch, int64_t x,
@@ -91,8 +91,8 @@ static uint32_t INGOT_KERNEL_CALL meet(const ingot_kernel_dispatch_t *dispatch, 
                                        ingot_kernel_fault_t *fault) {
   (void)dispatch, (void)y, (void)z, (void)scratch, (void)fault;
   int64_t none = -1;
-  if (x > 0) (void)atomic_compare_exchange_strong(&second, &none, x);
-  while (atomic_load(&second) < 0) (void)usleep(100);
+  if (x > 0) (void)atomic_compare_exchange_strong(&begun_by_other, &none, x);
+  while (atomic_load(&begun_by_other) < 0) (void)usleep(100);
   return 0;
 }
 
@@ -188,9 +188,9 @@ TEST(threads_begin_with_parts_of_their_own) {
   ingot_kernel_fault_t fault = {0};
   for (int64_t count = 2; count < 12; count++) {
     ingot_hal_cpu_work_t work = make_work(meet, NULL, NULL, count, 1, 1);
-    atomic_store(&second, -1);
+    atomic_store(&begun_by_other, -1);
     REQUIRE(ingot_hal_cpu_pool_run(pool, &work, NULL, &fault));
-    EXPECT_EQUAL(atomic_load(&second), (count + 1) / 2);
+    EXPECT_EQUAL(atomic_load(&begun_by_other), (count + 1) / 2);
   }
   ingot_hal_cpu_pool_destroy(pool);
 }

@@ -135,7 +135,7 @@ def _read(source: Any, options: _Options) -> ir.Module:
         kind = file_kind(data[:START_LENGTH])
         return _read_bytes(data, kind, options)
     if isinstance(source, str) and _TEXT.match(source):
-        return _parse(source, options)
+        return _parse(source.encode(errors="surrogatepass"), options)
     if isinstance(source, (str, os.PathLike)):
         return _read_file(Path(source), options)
     if package == "onnx" and type(source).__name__ == "ModelProto":
@@ -261,9 +261,10 @@ def _read_file(path: Path, options: _Options) -> ir.Module:
     shown = f"'{path}'" if len(str(path)) <= 255 else f"'{str(path)[:80]}...'"
     try:
         with open_regular(path) as file:
-            start = file.read(START_LENGTH)
-            kind = file_kind(start, path.name)
-            data = start + file.read() if kind is TEXT else None
+            kind = file_kind(file.read(START_LENGTH), path.name)
+            file.seek(0, os.SEEK_END)  # what is buffered would be joined to the rest, in a copy
+            file.seek(0)
+            data = file.read() if kind is TEXT else None
     except InvalidArgument:
         if not path.is_dir():
             raise
@@ -307,10 +308,7 @@ def _read_bytes(data: bytes, kind: FileKind | None, options: _Options) -> ir.Mod
             "its path"
         )
     if kind is TEXT:
-        try:
-            return _parse(data.decode("utf-8"), options)
-        except UnicodeDecodeError as error:
-            raise CompileError(f"the text of the program is not UTF-8: {error.reason}") from None
+        return _parse(data, options)
     return _read_onnx(data, options)
 
 
@@ -369,7 +367,7 @@ def _check_outputs(options: _Options) -> None:
         )
 
 
-def _parse(text: str, options: _Options) -> ir.Module:
+def _parse(text: bytes, options: _Options) -> ir.Module:
     from ingot.compiler.frontends.stablehlo.reading.text import artifact_of_text, is_mlir_text
     from ingot.compiler.ir.parser import parse
 
@@ -377,7 +375,10 @@ def _parse(text: str, options: _Options) -> ir.Module:
         return _read_stablehlo(artifact_of_text(text), options)
     _check_capacity(options)
     _check_outputs(options)
-    return parse(text)
+    try:
+        return parse(text.decode())
+    except UnicodeDecodeError as error:
+        raise CompileError(f"the text of the program is not UTF-8: {error.reason}") from None
 
 
 def _read_onnx(source: Any, options: _Options) -> ir.Module:

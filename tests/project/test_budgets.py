@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2540,
     "compiler/bundling": 720,
     "compiler/dispatch": 2260,
-    "compiler/frontends": 39780,
+    "compiler/frontends": 39785,
     "compiler/graph": 10870,
     "compiler/ir": 2290,
     "compiler/kernels": 14820,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 120560
+IN_ALL = 120565
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

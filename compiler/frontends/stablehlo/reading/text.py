@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 
 from ingot.hal.errors import CompileError, Unsupported
 
 __all__ = ["artifact_of_text", "is_mlir_text"]
 
-_DIALECTS = re.compile(r"\bfunc\.func\b|\b(stablehlo|mhlo|chlo)\.\w")
+_DIALECTS = re.compile(rb"\bfunc\.func\b|\b(stablehlo|mhlo|chlo)\.\w")
 _SECONDS = 120
 _NO_JAXLIB, _REFUSED = 3, 4
 # The folder that a user is in may hold anything, also a file called jaxlib.py.
@@ -47,34 +48,40 @@ sys.stdout.buffer.write(artifact)
 """
 
 
-def is_mlir_text(text: str) -> bool:
+def is_mlir_text(text: bytes) -> bool:
     """Whether a text names ops of MLIR's dialects, which Ingot's own does not have."""
     return _DIALECTS.search(text) is not None
 
 
-def artifact_of_text(text: str) -> bytes:
-    """The portable artifact of a module as text, in the pretty or the generic form.
+def artifact_of_text(text: bytes) -> bytes:
+    """The portable artifact of a module as text, in the pretty or the generic form. Neither is
+    copied on its way: weights are in both.
 
     CompileError: it is no such text, or the parser did not end or not survive. Unsupported: jaxlib
     is not installed, or too old.
     """
+    command = [sys.executable, "-c", _PROGRAM]
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM],
-            input=text.encode(),
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-        )
+        with tempfile.TemporaryFile() as output:
+            done = subprocess.run(
+                command,
+                input=text,
+                stdout=output,
+                stderr=subprocess.PIPE,
+                timeout=_SECONDS,
+                check=False,
+            )
+            output.seek(0)
+            artifact = output.read()
     except subprocess.TimeoutExpired:
         raise CompileError(
             f"the MLIR text was not read in {_SECONDS} s: pass the bytes that "
             "jax.export.export(...)(...).serialize() gives"
         ) from None
-    except (OSError, UnicodeEncodeError) as error:
+    except OSError as error:
         raise CompileError(f"the MLIR text cannot be read: {error}") from None
-    if done.returncode == 0 and done.stdout:
-        return done.stdout
+    if done.returncode == 0 and artifact:
+        return artifact
     if done.returncode == _NO_JAXLIB:
         raise Unsupported(
             "MLIR text is read by the parser of jaxlib 0.6 or newer, which is not installed: pip "

@@ -14,7 +14,6 @@ import jax
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import helper, numpy_helper
 
 from tests.support.tflite_models import Model
@@ -60,6 +59,7 @@ def _write_onnx(path: Path, count: int, external: bool = False) -> None:
 
 
 def _write_torch(path: Path, count: int) -> None:
+    torch = pytest.importorskip("torch")
     layers = [torch.nn.Linear(_WIDTH, _WIDTH, bias=False) for _ in range(count)]
     model = torch.nn.Sequential(*layers).eval()
     torch.export.save(torch.export.export(model, (torch.zeros(8, _WIDTH),)), path)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from onnx import helper, numpy_helper, save_model
 
 import ingot
@@ -47,6 +46,7 @@ def _onnx(path: Path, external: bool = False) -> Path:
 
 
 def _torch(path: Path) -> Path:
+    torch = pytest.importorskip("torch")
     layer = torch.nn.Linear(256, 256, bias=False)
     layer.weight.data = torch.from_numpy(W.copy())
     torch.export.save(torch.export.export(layer, (torch.zeros(2, 256),)), path)

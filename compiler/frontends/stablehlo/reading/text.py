@@ -41,10 +41,11 @@ with ir.Context() as context, ir.Location.unknown():
         module = ir.Module.parse(sys.stdin.buffer.read().decode())
         version = stablehlo.get_current_version()
         artifact = _jax.mlir.serialize_portable_artifact(module, version, True)
-    except Exception as error:
+        with open(1, "wb", closefd=False) as output:  # all of it, unlike a stream without a buffer
+            output.write(artifact)
+    except Exception as error:  # also of a disk that is full
         print(error, file=sys.stderr)
         sys.exit({_REFUSED})
-sys.stdout.buffer.write(artifact)
 """
 
 

@@ -84,6 +84,14 @@ def test_text_that_is_not_valid_is_refused(text: str) -> None:
         read_source(text)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="files of limited length")
+def test_an_artifact_that_no_disk_takes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
+    monkeypatch.setattr(reading_text, "_PROGRAM", limit + reading_text._PROGRAM)
+    with pytest.raises(ingot.CompileError, match="File too large"):
+        read_source(MHLO)
+
+
 def test_without_jaxlib_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     program = reading_text._PROGRAM.replace("from jaxlib", "from jaxlib_that_is_not_there")
     monkeypatch.setattr(reading_text, "_PROGRAM", program)

@@ -111,10 +111,10 @@ def _round(element: Any, dtype: DType) -> Any:
 
 
 def _constant(symbols: Symbols, op: Op) -> Elements:
-    literal = Constant.of(op).value
-    result = np.empty(literal.shape, object)
+    array = Constant.of(op).value.array  # once: large ones are read from their file
+    result = np.empty(array.shape, object)
     for index in np.ndindex(result.shape):
-        result[index] = literal.array[index].item()
+        result[index] = array[index].item()
     return result
 
 

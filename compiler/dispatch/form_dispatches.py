@@ -217,7 +217,7 @@ class Former:
     def _join_above(self, op: Op) -> bool:
         """Add an element-wise op to the highest group that it reads, if that takes it."""
         group = self.last_of(op) if is_elementwise(op) else None
-        if group is None:
+        if group is None or not group.has_room(self._tree(op, 0).reads):
             return False
         joins = group.accepts(op, lambda value: self._is_readable(value, group))
         if joins:
@@ -293,7 +293,7 @@ class Former:
         group = self.group_of.get(operand)
         if group is not None and group.kind == "row":
             fits = (group.shape, group.axes) == (shape_of(operand), axes)
-            if not fits or group.is_full:
+            if not fits or not group.has_room():
                 group = None
         elif group is not None and group.becomes_row(op):
             group.kind, group.axes = "row", axes
@@ -395,8 +395,9 @@ class Former:
         tree = self._tree(op, cost)
         if tree.size > _LARGEST_TREE or tree.reads > _MOST_READS:
             for operand in sorted(op.operands, key=lambda value: -self._tree_of(value).size):
-                self._materialise(operand)
-                tree = self._tree(op, cost)
+                if tree.size > _LARGEST_TREE or self._tree_of(operand).reads > 1:
+                    self._materialise(operand)
+                    tree = self._tree(op, cost)
                 if tree.size <= _LARGEST_TREE and tree.reads <= _MOST_READS:
                     break
         self.floats[op.result] = tree

@@ -14,12 +14,14 @@ from ingot.compiler.graph.ops import OPS, AlongAxis, Broadcast, Constant, Reduce
 from ingot.compiler.ir import Op, Value, defined_by, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
+from ingot.hal.header import constants, read
 
 __all__ = [
     "ATTENTIONS",
     "CONTRACTIONS",
     "INDEX_OPS",
     "LOOKUPS",
+    "MAXIMUM_BINDINGS",
     "ORDERED",
     "REDUCTIONS",
     "Group",
@@ -57,11 +59,14 @@ LOOKUPS = frozenset({"take", "gather", "dynamic_slice"})
 ORDERED = frozenset({"cumulative", "sort", "top_k", "scatter", "dynamic_update_slice"})
 """Ops with a kernel of their own that computes cheap operands itself."""
 
+MAXIMUM_BINDINGS = int(constants(read("module_layout.h"))["INGOT_ENTRY_MAX_BINDINGS"])
+"""Of a dispatch: values in memory that it reads, and results."""
+
 MAXIMUM_MEMBERS = 96
 """Ops of a group, which bounds its kernel's code."""
 
 MAXIMUM_READS = 32
-"""Values in memory that a group reads: half of the bindings that a dispatch has."""
+"""Values in memory that a group reads: half of its bindings."""
 
 Shape = tuple[Dim, ...]
 
@@ -88,17 +93,19 @@ class Group:
         """The dims that the reductions of a row group keep."""
         return tuple(dim for axis, dim in enumerate(self.shape) if axis not in self.axes)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether another op would make the kernel too large."""
-        return len(self.members) >= MAXIMUM_MEMBERS or len(self.reads) >= MAXIMUM_READS
+    def has_room(self, reads: int = 0) -> bool:
+        """Whether another op, with so many more values in memory, leaves the kernel small, and
+        within its bindings even if all that its ops make are results."""
+        bindings = len(self.reads) + reads + len(self.owned)
+        is_full = len(self.members) >= MAXIMUM_MEMBERS or len(self.reads) >= MAXIMUM_READS
+        return not is_full and bindings < MAXIMUM_BINDINGS
 
     def accepts(self, op: Op, is_memory: Callable[[Value], bool]) -> bool:
         """Whether the element-wise `op`, a consumer, may join.
 
         `is_memory` tells which values can be read from memory by this group's kernel.
         """
-        if self.is_full:
+        if not self.has_room():
             return False
         check = _Acceptance(self, is_memory)
         match self.kind:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ingot.compiler.dispatch.group import MAXIMUM_BINDINGS
 from ingot.compiler.dispatch.outline import region_key
-from ingot.compiler.dispatch.write_regions import MAXIMUM_BINDINGS
 from ingot.compiler.graph.ops import Clamp, Constant
 from ingot.compiler.ir import (
     Block,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ingot.compiler.dispatch.group import (
     INDEX_OPS,
+    MAXIMUM_BINDINGS,
     ORDERED,
     Group,
     is_elementwise,
@@ -19,14 +20,11 @@ from ingot.compiler.dispatch.group import (
 )
 from ingot.compiler.ir import Block, Function, Op, Region, Value, clone_op
 from ingot.hal.errors import CompileError
-from ingot.hal.header import constants, read
 
 if TYPE_CHECKING:
     from ingot.compiler.dispatch.form_dispatches import Former
 
-__all__ = ["MAXIMUM_BINDINGS", "captured_values", "write_function"]
-
-MAXIMUM_BINDINGS = int(constants(read("module_layout.h"))["INGOT_ENTRY_MAX_BINDINGS"])
+__all__ = ["captured_values", "write_function"]
 
 
 def write_function(function: Function, former: Former) -> Function:

@@ -22,6 +22,7 @@ from ingot.compiler.graph.forms.choose_winograd import choose_winograd
 from ingot.compiler.graph.forms.fuse_attention import fuse_attention
 from ingot.compiler.graph.forms.fuse_scales import fuse_scales
 from ingot.compiler.graph.forms.multiply_codes import multiply_codes
+from ingot.compiler.graph.forms.nest_concatenates import nest_concatenates
 from ingot.compiler.graph.forms.pack_weights import pack_weights
 from ingot.compiler.graph.forms.round_factors import round_factors
 from ingot.compiler.graph.forms.share_tables import share_tables
@@ -65,6 +66,7 @@ GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
     fold_constants,
     simplify,
     split_reductions,
+    nest_concatenates,
     eliminate_common_subexpressions,
     eliminate_dead_code,
     share_constants,

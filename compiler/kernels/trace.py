@@ -7,7 +7,7 @@ and gives a DAG of scalar nodes; shape ops vanish into the indices. It makes no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -34,6 +34,7 @@ __all__ = [
     "Node",
     "Tracer",
     "axes_of_index",
+    "count_chosen",
     "number_of",
     "walk_nodes",
 ]
@@ -200,6 +201,26 @@ def walk_nodes(roots: Sequence[Node]) -> Iterator[Node]:
             if isinstance(term, Fetched)
         ]
         stack += [(each, False) for each in reversed([*node.operands(), *fetched])]
+
+
+def count_chosen(roots: Sequence[Node], known: Mapping[Node, bool]) -> int:
+    """How many nodes below the roots are computed where these conditions are known."""
+    seen: set[Node] = set()
+    computed = 0
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen or node in known:
+            continue
+        seen.add(node)
+        held = [known.get(each) for each in node.conditions] if isinstance(node, Choose) else []
+        if isinstance(node, Choose) and (False in held or None not in held):
+            stack.append(node.otherwise if False in held else node.then)
+            continue
+        computed += 1
+        terms = (term for index in node.indices() for term in index.all_terms())
+        stack += [*node.operands(), *(each.node for each in terms if isinstance(each, Fetched))]
+    return computed
 
 
 class Tracer:

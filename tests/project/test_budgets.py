@@ -20,11 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LINES = {
     "compiler": 2540,
     "compiler/bundling": 720,
-    "compiler/dispatch": 2260,
+    "compiler/dispatch": 2265,
     "compiler/frontends": 39785,
-    "compiler/graph": 10870,
+    "compiler/graph": 10895,
     "compiler/ir": 2290,
-    "compiler/kernels": 14820,
+    "compiler/kernels": 14850,
     "compiler/stream": 1640,
     "compiler/targets": 4675,
     "compiler/vm": 2610,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 120565
+IN_ALL = 120620
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

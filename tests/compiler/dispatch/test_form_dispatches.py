@@ -107,6 +107,27 @@ def test_results_of_one_shape_share_a_region() -> None:
     assert regions(program(build, (B, 4))) == [["exp", "neg", "abs"]]
 
 
+def test_a_region_has_no_more_results_than_bindings() -> None:
+    def build(b: Builder, x: Value) -> list[Value]:
+        made = [x]
+        for _ in range(70):
+            made.append(b.op("exp", made[-1]))
+        return made[1:]
+
+    found = form_dispatches(program(build, (B, 4))).functions["main"].block.ops[:-1]
+    assert [len(op.operands) + len(op.results) for op in found] == [63, 9]
+
+
+def test_slices_of_memory_are_read_where_they_are_joined() -> None:
+    def build(b: Builder, x: Value) -> list[Value]:
+        parts = [
+            b.op("slice", x, start=(0, at), limit=(B, at + 1), stride=(1, 1)) for at in range(20)
+        ]
+        return [b.op("concatenate", *parts, axis=1)]
+
+    assert regions(program(build, (B, 20))) == [["slice"] * 20 + ["concatenate"]]
+
+
 def test_bias_activation_and_residual_join_the_contraction() -> None:
     def build(b: Builder, x: Value, w: Value, bias: Value) -> list[Value]:
         y = dense(b, x, w, bias)

@@ -161,6 +161,17 @@ def test_conditions_on_the_last_axis_divide_it(shape: str) -> None:
     assert CPU.lower(function).schedule.parts == 4
 
 
+@pytest.mark.parametrize("shape", ["n,1", "3,4"])
+def test_operands_that_are_joined_are_parts_of_the_last_axis(shape: str) -> None:
+    function = entry(
+        [f"f32[{shape}]"] * 20,
+        lambda b, *parts: b.op("neg", b.op("concatenate", *parts, axis=1)),
+        {"n": (1, None)} if "n" in shape else None,
+    )
+    CPU.check(function, n=5)
+    assert CPU.lower(function).schedule.parts == 20
+
+
 def test_iota_dim_and_convert() -> None:
     def body(b, x):
         count = b.op("iota", dtype=dtype("i64"), shape=(B, 6), axis=0)

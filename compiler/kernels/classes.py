@@ -153,7 +153,7 @@ def _lower_variants(entry: Function, targets: Sequence[TargetInfo]) -> list[Kern
     for target in targets:
         plain = target
         if found is not None and not found.in_words:
-            plain = replace(target, variant="", dot4=False, dot2=False, half2=False)
+            plain = replace(target, variant="", dot4=False, dot2=False, half2=False, tiles=False)
         try:
             if plain not in known:
                 known[plain] = lower_entry(entry, target)

@@ -168,10 +168,12 @@ class _Run:
 
     # Memory.
 
-    def bytes_of(self, op: Op, indices: Array, mask: Array) -> tuple[_Memory, Array, Array]:
+    def bytes_of(
+        self, op: Op, indices: Array, mask: Array, operand: int = 0
+    ) -> tuple[_Memory, Array, Array]:
         """The memory, and for every item and lane of the mask its part, and where its bytes lie."""
-        memory, offset = cast("tuple[_Memory, int]", self.values[op.operands[0]])
-        type = op.operands[0].typed(MemoryType)
+        memory, offset = cast("tuple[_Memory, int]", self.values[op.operands[operand]])
+        type = op.operands[operand].typed(MemoryType)
         length = type.element.bytes
         chosen = indices[mask].astype(np.int64)
         bits = type.dtype.bits if type.is_packed else 8 * length
@@ -181,7 +183,7 @@ class _Run:
             size = (memory.parts.shape[1] - offset) * 8 // bits
             raise InvalidArgument(
                 f"kernel '{self.kernel.name}': {op.name} at index {chosen[outside][0]} of "
-                f"{size} elements of {op.operands[0].type}"
+                f"{size} elements of {op.operands[operand].type}"
             )
         rows = np.zeros_like(self.part) if memory.shared else self.part
         part = np.broadcast_to(rows.reshape(-1, *[1] * (mask.ndim - 1)), mask.shape)[mask]
@@ -232,11 +234,46 @@ class _Run:
     def store(self, op: Op) -> None:
         value = op.operands[2]
         indices, mask = self.lanes_of(value, op, 3)
-        memory, *place = self.bytes_of(op, indices, mask)
-        element = dtype_of(value).numpy
-        data = np.ascontiguousarray(self.values[value][mask].astype(element))
+        self.write(op, indices, mask, self.values[value].astype(dtype_of(value).numpy))
+
+    def write(self, op: Op, indices: Array, mask: Array, values: Array, operand: int = 0) -> None:
+        """Store the values of the mask."""
+        memory, *place = self.bytes_of(op, indices, mask, operand)
+        data = np.ascontiguousarray(values[mask])
         memory.parts[tuple(place)] = data[:, None].view(np.uint8)
         memory.writer[tuple(place)] = self.items_of(mask)
+
+    def dot_tiles(self, op: Op) -> None:
+        """Sums of products of single words: [item, segment, word, row or column] on the way."""
+        dot = table.DotTiles.of(op)
+        at = [
+            np.reshape(0 if isinstance(each.type, MemoryType) else self.values[each], (-1, 1, 1, 1))
+            for each in op.operands
+        ]
+        rows, words, segments = (np.arange(max(int(np.max(each)), 0)) for each in at[9:])
+        segment, word, column = segments[:, None, None], words[:, None], np.arange(16 * dot.panels)
+        alive = self.active.reshape(-1, 1, 1, 1) & (segment < at[11]) & (word < at[10])
+        places = at[1] + segment * at[3] + word + rows * at[2]
+        a = self.words_of(op, 0, places, alive & (rows < at[9]))
+        places = at[5] + segment * at[7] + 16 * word + column // 16 * at[6] + column % 16
+        b = self.words_of(op, 4, places, alive & (column >= 0))
+        sums = np.zeros((len(a), len(rows), len(column)), dtype_of(op.operands[8]).numpy)
+        for s, k in np.ndindex(len(segments), len(words)):
+            left = a[:, s, k, :, None].repeat(len(column), 2)
+            right = b[:, s, k, None].repeat(len(rows), 1)
+            sums = _dot_words(left, right, sums, dot)
+        indices = np.zeros((len(a), 1, 1), int) + rows[:, None] * len(column) + column
+        alive = self.active[:, None, None] & (rows[:, None] < at[9][:, 0])
+        self.write(op, indices, np.broadcast_to(alive, indices.shape), sums, 8)
+
+    def words_of(self, op: Op, operand: int, indices: Array, mask: Array) -> Array:
+        """The words of a memory, 0 beside the mask."""
+        indices, mask = np.broadcast_arrays(indices, mask)
+        memory, *place = self.bytes_of(op, indices, mask, operand)
+        self.require_barrier(op, memory, tuple(place), self.items_of(mask))
+        result = np.zeros(indices.shape, np.int32)
+        result[mask] = np.ascontiguousarray(memory.parts[tuple(place)]).view(np.int32)[:, 0]
+        return result
 
     def same(self, op: Op) -> None:
         addresses = []
@@ -299,6 +336,12 @@ class _Run:
             self.values[result] = self.values[argument]
 
 
+def _dot_words(a: Array, b: Array, sums: Array, dot: table.DotTiles) -> Array:
+    if dot.left.is_float:
+        return REFERENCES["loop.dot2"](a, b, sums)
+    return REFERENCES["loop.dot4"](a, b, sums, left=dot.left, right=dot.right)
+
+
 def _unpacked(found: Array, indices: Array, stored: MemoryType) -> Array:
     """The elements at these indices, of the bytes in which they lie."""
     bits = stored.dtype.bits
@@ -323,6 +366,8 @@ _SPECIAL: dict[str, Callable[[_Run, Op], None]] = {
     "loop.load": _Run.load,
     "loop.gather": _Run.load,
     "loop.store": _Run.store,
+    "loop.shape_tiles": lambda run, op: None,
+    "loop.dot_tiles": _Run.dot_tiles,
     "loop.same": _Run.same,
     "loop.poll": _Run.poll,
     "loop.prefetch": lambda run, op: None,

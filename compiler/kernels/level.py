@@ -156,7 +156,12 @@ def _misuses(kernel: Kernel) -> Iterator[tuple[Op, str]]:
         yield kernel.loops.block.ops[0], "the kernel takes arguments: its operands are bindings"
     if kernel.loops.block.terminator.name != "return":
         yield kernel.loops.block.terminator, "a kernel ends in a return"
+    shaped = [op for op in kernel.loops.block.ops if op.name == "loop.shape_tiles"]
     for op in walk(kernel.loops):
+        if op.name == "loop.shape_tiles" and (op not in shaped or len(shaped) > 1):
+            yield op, "stands in a region, or more than once"
+        if op.name == "loop.dot_tiles" and not shaped:
+            yield op, "has no loop.shape_tiles in front of it"
         if op.name == "return" and op is not kernel.loops.block.terminator:
             yield op, "stands in a region"
         if op.name == "return" and op.operands:

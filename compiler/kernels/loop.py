@@ -187,7 +187,7 @@ class LoopBuilder:
 
     def barrier(self) -> None:
         """Wait for all work items of the group (OpenCL)."""
-        self._append("loop.barrier", (), None)
+        self.append("loop.barrier", (), None)
 
     # Index arithmetic.
 
@@ -404,9 +404,7 @@ class LoopBuilder:
     ) -> Value:
         """The element at `index`, or `lanes` elements from there; `aligned`: the vector lies on
         a multiple of its length, which only memory of the kernel's own can promise."""
-        operands = [memory, self.value(index)]
-        if count is not None:
-            operands.append(self.value(count))
+        operands = [memory, self.value(index), *([] if count is None else [self.value(count)])]
         type = element_type(dtype_of(memory), lanes)
         return self._one("loop.load", operands, type, Access(aligned))
 
@@ -424,11 +422,11 @@ class LoopBuilder:
         operands = [memory, self.value(index), self._widen(value)]
         if count is not None:
             operands.append(self.value(count))
-        self._append("loop.store", operands, None, Access(aligned))
+        self.append("loop.store", operands, None, Access(aligned))
 
     def prefetch(self, memory: Value, index: Index) -> None:
         """Ask for the cache line of an element, which need not be there."""
-        self._append("loop.prefetch", [memory, self.value(index)], None)
+        self.append("loop.prefetch", [memory, self.value(index)], None)
 
     def gather(self, memory: Value, indices: Value) -> Value:
         """The elements at an i64 vector of indices."""
@@ -442,7 +440,7 @@ class LoopBuilder:
 
     def fault(self, condition: Value, index: Value, bound: Index, operand: int) -> None:
         """End the workgroup if a lane of the condition is true: index of operand is wrong."""
-        self._append("loop.fault", (condition, index, self.value(bound)), None, Fault(operand))
+        self.append("loop.fault", (condition, index, self.value(bound)), None, Fault(operand))
 
     # Values.
 
@@ -555,13 +553,14 @@ class LoopBuilder:
         lanes = max(lanes_of(value) for value in operands)
         return [self.broadcast(value, lanes) for value in operands]
 
-    def _append(
+    def append(
         self,
         name: str,
         operands: Sequence[Value],
         type: Type | None,
         attributes: Attributes = NO_ATTRIBUTES,
     ) -> Op:
+        """An op at the end of the block."""
         types = [] if type is None else [type]
         return self.block.append(Op(name, operands, types, attributes))
 
@@ -572,7 +571,7 @@ class LoopBuilder:
         type: Type,
         attributes: Attributes = NO_ATTRIBUTES,
     ) -> Value:
-        return self._append(name, operands, type, attributes).result
+        return self.append(name, operands, type, attributes).result
 
     def finish(self, name: str, *values: Value) -> Function:
         """End the kernel, or a function that gives values: its loop IR."""

@@ -15,6 +15,7 @@ __all__ = [
     "Code",
     "Constant",
     "Dot4",
+    "DotTiles",
     "Fault",
     "Fma",
     "For",
@@ -25,6 +26,7 @@ __all__ = [
     "Reduce",
     "Shuffle",
     "Table4",
+    "Tiles",
 ]
 
 
@@ -91,6 +93,22 @@ class Dot4(Attributes):
 
     left: DType
     right: DType
+
+
+@dataclass(frozen=True)
+class Tiles(Attributes):
+    """Of `loop.shape_tiles`: words of a row on the left side, lines on the right one."""
+
+    words: int
+
+
+@dataclass(frozen=True)
+class DotTiles(Attributes):
+    """Of `loop.dot_tiles`: what the words of either side hold, and how many panels there are."""
+
+    left: DType
+    right: DType
+    panels: int
 
 
 @dataclass(frozen=True)

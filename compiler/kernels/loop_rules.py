@@ -21,10 +21,12 @@ from ingot.compiler.kernels.loop_attributes import (
     Code,
     Constant,
     Dot4,
+    DotTiles,
     Lane,
     Reduce,
     Shuffle,
     Table4,
+    Tiles,
 )
 from ingot.hal.spec import DType, dtype
 
@@ -275,6 +277,33 @@ def dot2(op: Op) -> tuple[Type, ...]:
     require(a == b == words, f"takes words of i32, not {a} and {b}")
     require(c == sums, f"adds to as many f32, not to {c}")
     return (c,)
+
+
+TILE = 16
+"""Rows of a tile, and words of a row, at most."""
+
+
+def shape_tiles(op: Op) -> tuple[Type, ...]:
+    words = Tiles.of(op).words
+    require(1 <= words <= TILE, f"takes 1 to {TILE} words at a time, not {words}")
+    return ()
+
+
+def dot_tiles(op: Op) -> tuple[Type, ...]:
+    dot = DotTiles.of(op)
+    left, right, sums = (op.operands[place] for place in (0, 4, 8))
+    for side in (left, right):
+        require(_element(side).name == "i32", f"takes words of i32, not {side.type}")
+    is_bytes = all(each.is_integer and each.bits == 8 for each in (dot.left, dot.right))
+    is_halves = dot.left is dot.right and dot.left.name == "bf16"
+    pair = f"{dot.left.name} and {dot.right.name}"
+    require(is_bytes or is_halves, f"multiplies bytes, i8 or u8, or bf16, not {pair}")
+    wanted = "i32" if is_bytes else "f32"
+    require(_element(sums).name == wanted, f"stores sums of {wanted}, not {sums.type}")
+    require(dot.panels in (1, 2), f"takes one panel or two, not {dot.panels}")
+    own = defined_by(sums, "loop.scratch") is not None
+    require(own, "sums are in memory of the kernel's own")
+    return ()
 
 
 def _words_and_sums(type: ScalarType | VectorType) -> list[Type]:

@@ -35,6 +35,7 @@ _LEAVES = frozenset(
     f"loop.{name}"
     for name in ("constant", "dim", "binding", "scratch", "workgroup", "workload", "lanes")
 )
+_FEW = 64  # stands for words that only the call knows
 _FUNCTION = 32  # ops of exp and its like
 
 
@@ -131,6 +132,10 @@ def _cost(op: Op) -> int:
         return 0
     if op.name == "loop.gather":
         return 8 * lanes_of(op.result)  # they may come from memory, one by one
+    if op.name == "loop.dot_tiles":
+        # about 72 cycles for 16 words of 32 rows and columns
+        words, segments = (_number(value) or _FEW for value in op.operands[10:])
+        return 5 * words * segments
     return _FUNCTION if op.name in COSTLY or op.name in MATH_FUNCTIONS else _COSTS.get(op.name, 1)
 
 

@@ -22,6 +22,7 @@ from ingot.compiler.kernels.loop_attributes import (
     Code,
     Constant,
     Dot4,
+    DotTiles,
     Fault,
     Fma,
     For,
@@ -32,6 +33,7 @@ from ingot.compiler.kernels.loop_attributes import (
     Reduce,
     Shuffle,
     Table4,
+    Tiles,
 )
 from ingot.compiler.kernels.references import REFERENCES
 from ingot.hal.spec import dtype
@@ -47,6 +49,7 @@ __all__ = [
     "Compare",
     "Constant",
     "Dot4",
+    "DotTiles",
     "Fault",
     "Fma",
     "For",
@@ -58,6 +61,7 @@ __all__ = [
     "Reduce",
     "Shuffle",
     "Table4",
+    "Tiles",
     "elementwise_types",
     "has_effect",
     "is_elementwise",
@@ -394,6 +398,33 @@ def _word_ops() -> None:
     )
 
 
+def _tile_ops() -> None:
+    _FAMILY.append("Tiles")
+    _row(
+        "loop.shape_tiles(rows: index)",
+        "",
+        rules.shape_tiles,
+        "Once, in front of all `loop.dot_tiles`: left sides have so many rows in all, and their "
+        "rows are taken `words` words at a time, up to 16. Only for targets with tiles.",
+        "shapes",
+        attributes=Tiles,
+    )
+    _row(
+        "loop.dot_tiles(left: memory, left_at: index, pitch: index, left_step: index, "
+        "right: memory, right_at: index, panel_pitch: index, right_step: index, sums: memory, "
+        "rows: index, words: index, segments: index)",
+        "",
+        rules.dot_tiles,
+        "Stores sums of products, in rows of 16 columns for each of `panels`: sums[row, panel, "
+        "column] = the sum over segments s and words k of left[left_at + s * left_step + row * "
+        "pitch + k] times right[right_at + s * right_step + panel * panel_pitch + 16 k + column], "
+        "as `loop.dot4` of bytes or `loop.dot2` multiply words. Rows are 1 to 32; fewer than 16 "
+        "are the last ones of all, and 15 rows of sums in front of them may change.",
+        "writes",
+        attributes=DotTiles,
+    )
+
+
 def _parts() -> None:
     _FAMILY.append("Parts of math functions")
     _row("loop.exp_nonpositive(x: value)", "as x", rules.part, "e to the power x, for x <= 0.")
@@ -419,6 +450,16 @@ def _parts() -> None:
     _row("loop.quadrant(x: value)", "as x", rules.part, "Which multiple that is, modulo 4.")
 
 
-_OPS = (_leaves, _leaves_of_memory, _indices, _control, _memory_ops, _lane_ops, _word_ops, _parts)
+_OPS = (
+    _leaves,
+    _leaves_of_memory,
+    _indices,
+    _control,
+    _memory_ops,
+    _lane_ops,
+    _word_ops,
+    _tile_ops,
+    _parts,
+)
 for _register in _OPS:
     _register()

@@ -97,6 +97,14 @@ bool ingot_hal_device_avoids(const ingot_device_t *device, uint64_t features) {
   return (features & device->slow_features) != 0;
 }
 
+static bool ingot_variant_permitted(ingot_device_t *device, const ingot_hal_variant_t *variant) {
+  if (!device->vtable->permit || device->vtable->permit(variant->features)) return true;
+  ingot_log(&device->instance->log, INGOT_LOG_WARNING,
+            "variant '%s' is left out: the system does not permit its instructions to this process",
+            variant->name);
+  return false;
+}
+
 ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
                                         const ingot_hal_executable_description_t *description,
                                         const char *options,
@@ -106,7 +114,8 @@ ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
   *out_variant = NULL;
   for (uint32_t v = 0; v < description->variant_count; v++) {
     const ingot_hal_variant_t *variant = &description->variants[v];
-    if (ingot_hal_device_runs(device, variant->format, variant->features)) {
+    if (ingot_hal_device_runs(device, variant->format, variant->features) &&
+        ingot_variant_permitted(device, variant)) {
       const bool is_last = ingot_hal_device_avoids(device, variant->features);
       if (!is_last || !*out_variant) *out_variant = variant;
       if (!is_last) return NULL;

@@ -419,6 +419,8 @@ struct ingot_hal_device_vtable_t {
   void (*destroy)(ingot_device_t *device); /* releases the instance last */
   void (*thread_begin)(void *device); /* first on a thread for submitted calls; NULL: nothing */
   void (*trim)(ingot_device_t *device); /* NULL: there is nothing to free */
+  /* Asks the system for what code with these features needs; NULL: never refused. */
+  bool (*permit)(uint64_t features);
   ingot_status_t (*buffer_create)(ingot_device_t *device, int64_t length,
                                   ingot_buffer_t **out_buffer);
   ingot_status_t (*buffer_wrap)(ingot_device_t *device, void *data, int64_t length, uint32_t access,
@@ -478,7 +480,8 @@ bool ingot_hal_device_runs(const ingot_device_t *device, const char *format, uin
 /* Whether code without some of these features is faster there. */
 bool ingot_hal_device_avoids(const ingot_device_t *device, uint64_t features);
 
-/* The first variant that the device runs and does not avoid, else the first that it runs.
+/* The first variant that the device runs and does not avoid, else the first that it runs. One that
+ * the system does not permit when it is asked counts as one that the device does not run.
  * Unsupported names those that there are, and `options`, with which to compile for the device. */
 ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
                                         const ingot_hal_executable_description_t *description,

@@ -25,6 +25,9 @@ bool ingot_processors_usable(ingot_processor_set_t *out_set) {
   return false;
 }
 
+bool ingot_processor_has_tiles(void) { return false; }
+bool ingot_processor_request_tiles(void) { return false; }
+
 #endif /* INGOT_PLATFORM_BARE, INGOT_PLATFORM_WASM */
 
 /* Nor has Windows anything to be told of pages. */

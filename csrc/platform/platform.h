@@ -332,4 +332,10 @@ typedef struct ingot_processor_capabilities_t {
 } ingot_processor_capabilities_t;
 ingot_processor_capabilities_t ingot_processor_capabilities(void);
 
+/* Whether the system lets processes use the tiles of AMX when they ask for it, and asking, for this
+ * process and what it starts: frames of its signals are 8 KB longer from then on. False where it is
+ * refused, as where a thread has a stack for signals that is too short. */
+bool ingot_processor_has_tiles(void);
+bool ingot_processor_request_tiles(void);
+
 #endif /* INGOT_PLATFORM_PLATFORM_H_ */

@@ -573,4 +573,24 @@ ingot_processor_capabilities_t ingot_processor_capabilities(void) {
   return capabilities;
 }
 
+#if defined(__linux__) && defined(__x86_64__)
+
+enum { INGOT_GET_STATES = 0x1021, INGOT_REQUEST_STATE = 0x1023, INGOT_TILES = 18 };
+
+bool ingot_processor_has_tiles(void) {
+  uint64_t states = 0;
+  return syscall(SYS_arch_prctl, INGOT_GET_STATES, &states) == 0 && states >> INGOT_TILES & 1;
+}
+
+bool ingot_processor_request_tiles(void) {
+  return syscall(SYS_arch_prctl, INGOT_REQUEST_STATE, INGOT_TILES) == 0;
+}
+
+#else
+
+bool ingot_processor_has_tiles(void) { return false; }
+bool ingot_processor_request_tiles(void) { return false; }
+
+#endif
+
 #endif /* INGOT_PLATFORM_POSIX */

@@ -391,6 +391,9 @@ bool ingot_processors_usable(ingot_processor_set_t *out_set) {
   return true;
 }
 
+bool ingot_processor_has_tiles(void) { return false; }
+bool ingot_processor_request_tiles(void) { return false; }
+
 ingot_processor_capabilities_t ingot_processor_capabilities(void) {
   ingot_processor_capabilities_t capabilities = {{0, 0}};
 #if defined(__aarch64__)

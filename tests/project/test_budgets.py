@@ -24,17 +24,17 @@ LINES = {
     "compiler/frontends": 39785,
     "compiler/graph": 10895,
     "compiler/ir": 2290,
-    "compiler/kernels": 14850,
+    "compiler/kernels": 15160,
     "compiler/stream": 1640,
-    "compiler/targets": 4675,
+    "compiler/targets": 4790,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2795,
     "csrc/base": 920,
-    "csrc/hal": 6580,
+    "csrc/hal": 6600,
     "csrc/include": 1120,
     "csrc/module": 1300,
-    "csrc/platform": 1415,
+    "csrc/platform": 1422,
     "csrc/vm": 2330,
     "hal": 2740,
     "runtime": 3235,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 120620
+IN_ALL = 121100
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

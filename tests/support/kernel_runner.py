@@ -26,6 +26,7 @@ from ingot.compiler.targets.cpu import c_printer
 from ingot.compiler.targets.cpu.compilers import COMMON_FLAGS
 from ingot.compiler.targets.cpu.variants import VARIANTS as CPU_VARIANTS
 from ingot.compiler.targets.opencl.variant import OPENCL_C
+from ingot.hal.device import open_device
 from ingot.hal.file_cache import default_cache
 from ingot.hal.header import INCLUDE_FOLDER
 from tests.support import opencl_runner
@@ -86,7 +87,16 @@ def dot4_variants() -> tuple[str, ...]:
     for flag, name in (("avx_vnni", "x86-64-v3-vnni"), ("avx512_vnni", "x86-64-v4-vnni")):
         if f" {flag} " in flags:
             names.insert(0, name)
-    return tuple(names)
+    return (*tile_variants(), *names)
+
+
+@lru_cache(maxsize=1)
+def tile_variants() -> tuple[str, ...]:
+    """Those of the same machine whose kernels multiply in tiles."""
+    name = "x86-64-v4-amx"
+    runs = open_device("cpu").runs(VARIANTS[name].format, VARIANTS[name].feature_bits)
+    request_state, tiles = 0x1023, 18  # what a loader of modules asks the system for
+    return (name,) if runs and LIBC.syscall(158, request_state, tiles) == 0 else ()
 
 
 def dot2_variants() -> tuple[str, ...]:

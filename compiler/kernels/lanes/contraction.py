@@ -21,6 +21,7 @@ from ingot.compiler.kernels.contraction_entry import argument_of, batch_offset, 
 from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.coded import coded_products, decode_panels, few_rows, few_tile
+from ingot.compiler.kernels.lanes.contraction_tiles import in_tiles
 from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.panel import (
     Turn,
@@ -83,12 +84,11 @@ class ContractionSchedule:
 def lower_contraction(function: Function, target: TargetInfo, by_threads: bool = True) -> Kernel:
     """The kernel of an entry around one dot_packed or dot_general. `by_threads`: its grid is in the
     order in which threads share it, which is not that of work-groups."""
-    return _Contraction(function, target, by_threads).lower()
+    as_asked = function, target, by_threads
+    return in_tiles(*as_asked) or _Contraction(*as_asked).lower()
 
 
 class _Contraction:
-    """State while one kernel is made."""
-
     def __init__(self, function: Function, target: TargetInfo, by_threads: bool) -> None:
         self.function = function
         self.root = root_of(function)

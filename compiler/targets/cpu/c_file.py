@@ -54,6 +54,8 @@ def print_source(kernels: Iterable[PrintedKernel]) -> str:
     parts = [each + suffix for suffix in suffixes for each in _ELEMENTS]
     lines = [f"#define INGOT_USE_{part} {int(part in used)}" for part in (*_WORDS, *parts)]
     lines.append(read_header("kernel.h", used))
+    if "tiles" in used:
+        lines.append(read_header("kernel_tiles.h", used))
     for lanes, count in sorted(headers.items()):
         words = [f"kernel_{part}.h" for part in _OWN_HEADERS if part in used and count > 1]
         needed = [*_HEADERS[:count], *words]

@@ -24,6 +24,7 @@ from ingot.compiler.kernels.table import (
     Compare,
     Constant,
     Dot4,
+    DotTiles,
     Fault,
     Fma,
     For,
@@ -33,11 +34,13 @@ from ingot.compiler.kernels.table import (
     Reduce,
     Shuffle,
     Table4,
+    Tiles,
 )
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.cpu.c_file import PrintedKernel, print_source, prototype
 from ingot.compiler.targets.cpu.c_text import access, literal, scalar_name, shift, stored, wrapped
 from ingot.compiler.targets.cpu.headers import with_needed
+from ingot.compiler.targets.cpu.tiles_text import dot_tiles
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
@@ -77,6 +80,8 @@ class _Printer(CStructure):
         "loop.fault": "_fault",
         "loop.poll": "_poll",
         "loop.prefetch": "_prefetch",
+        "loop.shape_tiles": "_shape_tiles",
+        "loop.dot_tiles": "_dot_tiles",
     }
 
     def __init__(self, printed: Function) -> None:
@@ -203,6 +208,14 @@ class _Printer(CStructure):
         memory, index = (self._name(value) for value in op.operands)
         address = f"(uintptr_t){memory} + (uintptr_t){index} * sizeof *{memory}"
         self._line(f"__builtin_prefetch((const void *)({address}), 0, 2);")
+
+    def _shape_tiles(self, op: Op) -> None:
+        self._line(f"INGOT_SHAPE_TILES({self._name(op.operands[0])}, {Tiles.of(op).words});")
+
+    def _dot_tiles(self, op: Op) -> None:
+        dot = DotTiles.of(op)
+        self.parts.add(f"{dot.left.name}{dot.right.name}")
+        self._line(f"{dot_tiles(dot, [*map(self._name, op.operands)])};")
 
     def _store(self, op: Op) -> None:
         memory, index, value = op.operands[:3]

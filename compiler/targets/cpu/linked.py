@@ -19,7 +19,7 @@ __all__ = ["compile_linked", "linked_sources", "linked_variants"]
 def linked_variants(platform: str | None, sources: bool) -> tuple[Variant, ...]:
     """The kernels of a platform: of each architecture those that all of its devices run, as linked
     kernels are not chosen at run time. InvalidArgument: there is no such platform. Unsupported:
-    it has no static programs, or takes no objects of this format."""
+    it has no static programs, or takes no objects of this format, or only a loader may run it."""
     if platform in BOARDS:
         return (BOARDS[platform],)
     if platform is not None and platform not in (*VARIANTS, *PLATFORMS):
@@ -27,6 +27,11 @@ def linked_variants(platform: str | None, sources: bool) -> tuple[Variant, ...]:
         raise InvalidArgument(f"no platform is called {platform!r}; the platforms are: {known}")
     found = choose_variants(None if platform is None else [platform])
     last = {each.machine: each for each in found}
+    if any(each.target.tiles for each in last.values()):
+        raise Unsupported(
+            f"kernels of {platform} cannot be linked into a program: a system lets them run only "
+            "when a module's loader asks for it; take x86-64-v4-vnni"
+        )
     if "wasm32" in last:
         raise Unsupported(
             "WebAssembly has no static bundles: a page loads the module, whose variants "

@@ -4,10 +4,10 @@ Starting a compiler and reading the headers takes longer than compiling a small 
 share a file up to a length, a variant with one file is compiled and linked by one command where
 the compiler can, and variants are built side by side. Equal kernels are compiled once. Results are
 cached by their source, the headers, the flags and the compiler's version. Of many kernels, those
-without products in words are one object for all variants that differ in instructions for these, and
-those without vectors, and the checks of contracts, are one for all of a machine. Kernels that are
-sure to have a file of their own are compiled while others are made. The same source and compiler
-give the same bytes, whatever the number of cores.
+without products in tiles, or in words, are one object for all variants that differ in instructions
+for these, and those without vectors, and the checks of contracts, are one for all of a machine.
+Kernels that are sure to have a file of their own are compiled while others are made. The same
+source and compiler give the same bytes, whatever the number of cores.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class Build:
     ) -> tuple[Path, Future[None] | None]:
         """Where one of several files is an object, when the future has its result; it is compiled
         as `path` unless the same was before."""
-        variant = (variant, variant.plain, variant.scalar)[file.level]
+        variant = variant.levels[file.level]
         is_hot = file.count > 0  # else it has checks and the table, which -O3 does not shorten
         flags = ["-c"] if is_hot else ["-c", "-O1"]
         key = _key(compiler, variant, [*flags, file.text])
@@ -371,7 +371,8 @@ def _key(compiler: Compiler, variant: Variant, texts: Sequence[str]) -> str:
 @dataclass(frozen=True)
 class _File:
     """A C file, how many kernels are in it, and its level: 0 if they need all instructions of a
-    variant, 1 without those for products in words, 2 without those for vectors."""
+    variant, 1 without those for tiles, 2 without those for products in words, 3 without those for
+    vectors."""
 
     text: str
     count: int
@@ -407,11 +408,11 @@ def kernel_files(
         parts += [f"{text[: text.index(' {')]};" for text in checks.values()]
         shared = _shared({name: len(text) for name, text in checks.items()})
         texts = ("\n".join([_CHECKED, *(checks[name] for name in each)]) for each in shared)
-        files += [_File(text, 0, 2) for text in texts]
+        files += [_File(text, 0, 3) for text in texts]
     files.sort(key=lambda file: (-len(file.text), file.text))
     table = "\n".join([*parts, _table(rows, query)])
     if not is_one:
-        return [*files, _File(c_printer.print_source([]) + table, 0, 2)]
+        return [*files, _File(c_printer.print_source([]) + table, 0, 3)]
     # a file of its own would take a third of a small build
     text = files[0].text if files else c_printer.print_source([])
     return [_File(text + table, len(functions), 0)]
@@ -438,23 +439,25 @@ def _named(prefix: str, text: str) -> tuple[str, str]:
 
 
 def _level(kernel: PrintedKernel) -> int:
-    if not kernel.parts.isdisjoint(("dot2", "dot4", "half2")):
+    if "tiles" in kernel.parts:
         return 0
-    return 1 if kernel.headers or isinstance(kernel, OwnPrinted) else 2
+    if not kernel.parts.isdisjoint(("dot2", "dot4", "half2")):
+        return 1
+    return 2 if kernel.headers or isinstance(kernel, OwnPrinted) else 3
 
 
 def _groups(functions: Mapping[str, PrintedKernel]) -> list[list[str]]:
     """The names of the functions that share a file: of one level, where there is much of it."""
     own = [[name] for name, each in functions.items() if isinstance(each, OwnPrinted)]
-    levels: list[dict[str, int]] = [{}, {}, {}]
+    levels: list[dict[str, int]] = [{}, {}, {}, {}]
     for name, each in functions.items():
         if not isinstance(each, OwnPrinted):
             levels[_level(each)][name] = len(each.text)
     lengths = [sum(level.values()) for level in levels]
     if sum(lengths) <= GROUP_LENGTH:
-        levels = [{**levels[0], **levels[1], **levels[2]}]
-    elif lengths[2] < GROUP_LENGTH // 8:
-        levels = [levels[0], {**levels[1], **levels[2]}]
+        levels = [{name: length for level in levels for name, length in level.items()}]
+    elif lengths[3] < GROUP_LENGTH // 8:
+        levels = [*levels[:2], {**levels[2], **levels[3]}]
     return [*own, *(each for level in levels for each in _shared(level))]
 
 

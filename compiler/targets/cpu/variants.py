@@ -32,19 +32,18 @@ class Variant:
     flags: tuple[str, ...]  # as gcc and clang spell them
     macros: tuple[str, ...] = ()  # defined by a compiler that knows the flags
     product: str = ""  # of words, "i8", "bf16" or "f16", for which alone it is there
+    without_tiles: str = ""  # the variant that is the same without instructions for these
     without_words: str = ""  # the variant that is the same without instructions for these
     without_vectors: str = ""  # one of the same machine that is as good for code without them
     triple: str = ""  # as clang spells it, of a board; else Linux's for the machine
 
     @property
-    def plain(self) -> Variant:
-        """What kernels without products in words are built for."""
-        return VARIANTS[self.without_words] if self.without_words else self
-
-    @property
-    def scalar(self) -> Variant:
-        """What code without vectors is built for."""
-        return VARIANTS[self.without_vectors] if self.without_vectors else self
+    def levels(self) -> tuple[Variant, Variant, Variant, Variant]:
+        """What kernels are built for: those with products in tiles, those with products in words
+        alone, those without either, and code without vectors."""
+        names = ("", self.without_tiles, self.without_words, self.without_vectors)
+        first, words, plain, scalar = (VARIANTS.get(name, self) for name in names)
+        return first, words, plain, scalar
 
     @property
     def name(self) -> str:
@@ -64,19 +63,18 @@ class Variant:
 
 def _x86(level: str, length: int, features: str, *flags: str, words: str = "") -> Variant:
     """`features` are those behind INGOT_CPU_X86_; `words` the instructions for products in words
-    that it has beside its level, "vnni", "bf16" or "fp16", which ends its name."""
+    that it has beside its level, "vnni", "bf16", "fp16" or "amx", which ends its name."""
     name = f"{level}-{words}" if words else level
     fma = level.endswith(("v3", "v4"))
     registers = 32 if length == 64 else 16
-    dot4, dot2, half2 = bool(words), words == "bf16", words == "fp16"
-    target = TargetInfo(name, length, registers, fma, dot4, dot2, half2, polls=True)
+    dot4, dot2, half2, tiles = bool(words), words == "bf16", words == "fp16", words == "amx"
+    target = TargetInfo(name, length, registers, fma, dot4, dot2, half2, tiles, polls=True)
     needs = tuple(f"INGOT_CPU_X86_{feature}" for feature in features.split())
     # Windows puts pages on a stack in order only: frames of more than one page touch each.
     all_flags = (f"-march={level}", "-mno-red-zone", "-fstack-clash-protection", *flags)
-    product = {"": "", "vnni": "i8", "bf16": "bf16", "fp16": "f16"}[words]
-    plain = level if words else ""
-    least = "x86-64-v3" if fma else ""
-    return Variant(target, "x86_64", needs, all_flags, (), product, plain, least)
+    product = {"": "", "bf16": "bf16", "fp16": "f16"}.get(words, "i8")
+    others = (f"{level}-vnni" if tiles else "", level if words else "", "x86-64-v3" if fma else "")
+    return Variant(target, "x86_64", needs, all_flags, (), product, *others)
 
 
 def _arm(name: str, features: str, architecture: str, *macros: str) -> Variant:
@@ -105,6 +103,11 @@ VARIANTS: dict[str, Variant] = {
             *("x86-64-v4", 64, "AVX512 AVX512_VNNI AVX512_FP16"),
             *(_WIDE, "-mavx512vnni", "-mavx512fp16"),
             words="fp16",
+        ),
+        _x86(
+            *("x86-64-v4", 64, "AVX512 AVX512_VNNI AMX", _WIDE, "-mavx512vnni"),
+            *("-mamx-tile", "-mamx-int8", "-mamx-bf16"),
+            words="amx",
         ),
         _x86("x86-64-v4", 64, "AVX512 AVX512_VNNI", _WIDE, "-mavx512vnni", words="vnni"),
         _x86("x86-64-v3", 32, "AVX2 AVX_VNNI", "-mavxvnni", words="vnni"),
@@ -199,8 +202,8 @@ PLATFORMS = {
     "raspberry-pi": ("aarch64-dotprod", "aarch64", "armv7-neon"),
     "browser": ("wasm32-relaxed-simd", "wasm32-simd128"),
     "server": (
-        *("x86-64-v4-bf16", "x86-64-v4-fp16", "x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v4"),
-        "x86-64-v3",
+        *("x86-64-v4-bf16", "x86-64-v4-fp16", "x86-64-v4-amx", "x86-64-v4-vnni"),
+        *("x86-64-v3-vnni", "x86-64-v4", "x86-64-v3"),
         *_PHONES,
     ),
 }
@@ -242,7 +245,7 @@ _DEFAULTS = {
     "riscv64": ("riscv64-v", "riscv64"),
 }
 _DEFAULTS_FOR_BYTES = {
-    "x86_64": ("x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v3"),
+    "x86_64": ("x86-64-v4-amx", "x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v3"),
     "aarch64": ("aarch64-i8mm", "aarch64-dotprod", "aarch64"),
 }
 _DEFAULTS_FOR_HALVES = {

@@ -54,6 +54,7 @@ static const ingot_hal_device_vtable_t ingot_cpu_device_vtable = {
     .destroy = ingot_cpu_device_destroy,
     .thread_begin = INGOT_CPU_THREAD_BEGIN,
     .trim = ingot_hal_cpu_device_trim,
+    .permit = ingot_hal_cpu_permits,
     .buffer_create = ingot_hal_cpu_buffer_create,
     .buffer_wrap = ingot_hal_cpu_buffer_wrap,
     .executable_create = ingot_hal_cpu_executable_create,

@@ -54,6 +54,12 @@ uint64_t ingot_hal_cpu_features(void) {
   if (leaf7_c & 1u << 11) features |= INGOT_CPU_X86_AVX512_VNNI;
   if (leaf7_1a & 1u << 5) features |= INGOT_CPU_X86_AVX512_BF16;
   if (leaf7_d & 1u << 23) features |= INGOT_CPU_X86_AVX512_FP16;
+  /* AMX-BF16, AMX-TILE, AMX-INT8; the shape and the data of tiles saved */
+  const uint32_t amx = 1u << 22 | 1u << 24 | 1u << 25;
+  if (ingot_has_bits(leaf7_d, amx) && ingot_has_bits(ingot_x86_xcr0(), 0x60000) &&
+      ingot_processor_has_tiles()) {
+    features |= INGOT_CPU_X86_AMX;
+  }
   return features;
 }
 
@@ -67,6 +73,10 @@ uint64_t ingot_hal_cpu_slow_features(uint64_t features) {
                                                           : 0;
 }
 
+bool ingot_hal_cpu_permits(uint64_t features) {
+  return !(features & INGOT_CPU_X86_AMX) || ingot_processor_request_tiles();
+}
+
 const char *ingot_hal_cpu_variant(uint64_t features) {
   return features & INGOT_CPU_X86_AVX512 ? "x86-64-v4"
          : features & INGOT_CPU_X86_AVX2 ? "x86-64-v3"
@@ -75,11 +85,12 @@ const char *ingot_hal_cpu_variant(uint64_t features) {
 }
 
 void ingot_hal_cpu_features_text(uint64_t features, char *out_text, size_t capacity) {
-  (void)snprintf(out_text, capacity, "%s%s%s%s%s", ingot_hal_cpu_variant(features),
+  (void)snprintf(out_text, capacity, "%s%s%s%s%s%s", ingot_hal_cpu_variant(features),
                  features & INGOT_CPU_X86_AVX_VNNI ? " avx-vnni" : "",
                  features & INGOT_CPU_X86_AVX512_VNNI ? " avx512-vnni" : "",
                  features & INGOT_CPU_X86_AVX512_BF16 ? " avx512-bf16" : "",
-                 features & INGOT_CPU_X86_AVX512_FP16 ? " avx512-fp16" : "");
+                 features & INGOT_CPU_X86_AVX512_FP16 ? " avx512-fp16" : "",
+                 features & INGOT_CPU_X86_AMX ? " amx" : "");
 }
 
 #else
@@ -138,6 +149,11 @@ uint64_t ingot_hal_cpu_features(void) {
 uint64_t ingot_hal_cpu_slow_features(uint64_t features) {
   (void)features;
   return 0;
+}
+
+bool ingot_hal_cpu_permits(uint64_t features) {
+  (void)features;
+  return true;
 }
 
 const char *ingot_hal_cpu_variant(uint64_t features) {

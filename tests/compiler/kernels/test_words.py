@@ -49,7 +49,7 @@ def test_bytes_are_multiplied_exactly(variant: str, left: str, right: str) -> No
 
     function = entry([bytes_of(left, m, k), bytes_of(right, 5, k // 4, 16, 4)], build)
     kernel = lower_contraction(function, VARIANTS[variant].target)
-    assert any(op.name == "loop.dot4" for op in walk(kernel.loops))
+    assert any(op.name in ("loop.dot4", "loop.dot_tiles") for op in walk(kernel.loops))
     a, w = extremes(left, m, k), extremes(right, k, n)
     (got,) = run(kernel, [a, pack(w)], [np.full((m, n), -1, np.int32)], variant)
     np.testing.assert_array_equal(got, a.astype(np.int32) @ w.astype(np.int32))
@@ -87,7 +87,7 @@ def test_bytes_of_two_activations_are_multiplied_exactly(
     sides = list(zip(signs, (left, right), strict=True))
     types = [bytes_of(sign, *map(dims.__getitem__, axes)) for sign, axes in sides]
     kernel = lower_contraction(entry(types, build), VARIANTS[variant].target)
-    assert any(op.name == "loop.dot4" for op in walk(kernel.loops))
+    assert any(op.name in ("loop.dot4", "loop.dot_tiles") for op in walk(kernel.loops))
     a, b = (extremes(sign, *map(sizes.__getitem__, axes)) for sign, axes in sides)
     wanted = np.einsum(f"{left},{right}->bmn", a.astype(np.int32), b.astype(np.int32))
     symbols = {"k": k} if form == "any depth" else {}
@@ -133,7 +133,7 @@ def test_pixels_of_bytes_are_multiplied_exactly(variant: str, form: str) -> None
     )
     lower = lower_direct_convolution if form == "direct" else lower_convolution
     kernel = lower(function, VARIANTS[variant].target)
-    assert any(op.name == "loop.dot4" for op in walk(kernel.loops))
+    assert any(op.name in ("loop.dot4", "loop.dot_tiles") for op in walk(kernel.loops))
     x, w = extremes("u8", 2, 6, 9, channels), extremes("i8", 3, 3, channels, n)
     out = np.full((2, 6, 5, n), -1, np.int32)
     symbols = {} if form == "staged" else {"h": 6}
@@ -165,7 +165,9 @@ def test_windows_of_one_channel_are_multiplied_exactly(
     types = [bytes_of(sign, *shape) for sign, shape in zip(signs, shapes, strict=True)]
     function, target = entry(types, build), VARIANTS[variant].target
     kernel = lower_depthwise(function, target)
-    assert any(op.name == "loop.dot4" for op in walk(kernel.loops)) == target.dot4
+    assert (
+        any(op.name in ("loop.dot4", "loop.dot_tiles") for op in walk(kernel.loops)) == target.dot4
+    )
     x, w = (extremes(sign, *shape) for sign, shape in zip(signs, shapes, strict=True))
     (wanted,) = reference(function, [x, w])
     (got,) = run(kernel, [x, w], [np.full_like(wanted, -1)], variant)

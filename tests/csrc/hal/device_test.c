@@ -115,6 +115,8 @@ TEST(description_tells_features_and_threads) {
   if (features & INGOT_CPU_X86_AVX512_VNNI) EXPECT(features & INGOT_CPU_X86_AVX512);
   if (features & INGOT_CPU_X86_AVX512) EXPECT(features & INGOT_CPU_X86_AVX2);
   if (features & INGOT_CPU_X86_AVX2) EXPECT(features & INGOT_CPU_X86_V2);
+  if (features & INGOT_CPU_X86_AMX) EXPECT(features & INGOT_CPU_X86_AVX512_VNNI);
+  EXPECT(ingot_hal_cpu_permits(INGOT_CPU_X86_AVX512));
   EXPECT_EQUAL(ingot_hal_cpu_slow_features(features) & ~features, 0);
   EXPECT_EQUAL(ingot_hal_cpu_slow_features(0), 0);
   EXPECT_EQUAL((features & INGOT_CPU_X86_AVX2) != 0, __builtin_cpu_supports("avx2") != 0);
@@ -217,6 +219,8 @@ TEST(kernel_that_is_not_the_modules_is_data_loss) {
   ingot_hal_device_release(device);
 }
 
+static bool permits_no_two(uint64_t features) { return !(features & 2); }
+
 TEST(variant_that_the_device_avoids_is_chosen_where_there_is_no_other) {
   ingot_device_t *device = NULL;
   REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &device));
@@ -237,6 +241,15 @@ TEST(variant_that_the_device_avoids_is_chosen_where_there_is_no_other) {
   description.variant_count = 1;
   EXPECT_STATUS(ingot_hal_variant_select(device, &description, "", &chosen), UNSUPPORTED, "more");
   EXPECT(ingot_device_avoids(device, 4) && !ingot_device_avoids(device, 3));
+  /* One that the system refuses is as one that is not there. */
+  ingot_hal_device_vtable_t refusing = *device->vtable;
+  const ingot_hal_device_vtable_t *usual = device->vtable;
+  refusing.permit = permits_no_two;
+  device->vtable = &refusing;
+  description.variant_count = 4;
+  EXPECT_OK(ingot_hal_variant_select(device, &description, "", &chosen));
+  EXPECT_TEXT(chosen->name, "last");
+  device->vtable = usual;
   ingot_hal_device_release(device);
 }
 

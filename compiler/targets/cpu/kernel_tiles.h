@@ -1,0 +1,104 @@
+/* Tiles of AMX: up to 16 rows of up to 16 words of four bytes, or of two bf16. Included behind kernel.h
+ * where a kernel multiplies in tiles, for a variant that has them.
+ *
+ * Tiles 0 to 3 are sums, two rows of two; 4 and 5 rows of the left side; 6 and 7 lines of two panels.
+ * All tiles of a kernel have the same rows: the last ones begin so much earlier that they are whole,
+ * and the sums of rows that were there before are stored once more.
+ */
+#include "kernel.h"
+
+typedef struct {
+  u8 palette, start, reserved[14];
+  u16 lengths[16];
+  u8 rows[16];
+} ingot_tile_shapes;
+
+/* Shapes the tiles of this thread: the rows that they have, of `rows` on the left side. */
+INGOT_INLINE i64 shape_tiles(i64 rows, i64 words) {
+  ingot_tile_shapes shapes __attribute__((aligned(64))) = {.palette = 1};
+  i64 height = index_min(rows, 16);
+  for (int tile = 0; tile < 8; tile++) {
+    shapes.rows[tile] = (u8)(tile < 6 ? height : words);
+    shapes.lengths[tile] = (u16)(tile == 4 || tile == 5 ? 4 * words : 64);
+  }
+  __asm__ volatile("ldtilecfg %0" : : "m"(shapes));
+  return height;
+}
+
+INGOT_INLINE void release_tiles(const i64 *height) {
+  (void)height;
+  __asm__ volatile("tilerelease");
+}
+
+/* To the end of the kernel, whatever ends it. */
+#define INGOT_SHAPE_TILES(rows, words) \
+  enum { tile_words = words };         \
+  const i64 tile_height __attribute__((cleanup(release_tiles))) = shape_tiles(rows, words)
+
+#define INGOT_ZERO_TILE(tile) __asm__ volatile("tilezero %%tmm" #tile : :)
+#define INGOT_LOAD_TILE(tile, address, pitch) \
+  __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile : : "r"(address), "r"(pitch) : "memory")
+#define INGOT_STORE_TILE(tile, address, pitch) \
+  __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(address), "r"(pitch) : "memory")
+
+/* A side: its first word, and the bytes from row to row, or from panel to panel, and from segment to
+ * segment. */
+typedef struct {
+  const char *memory;
+  i64 pitch, step;
+} ingot_tile_side;
+
+/* The sums of `tiles` tiles of rows and `panels` panels, tile 0 of the rows `first` rows behind the
+ * left side's first one, tile 1 `second`: over `words` words, `chunk` at once, of all segments. */
+#define INGOT_DOT_TILES(name, instruction)                                                         \
+  INGOT_INLINE void dot_block_##name(ingot_tile_side left, ingot_tile_side right, i64 first,        \
+      i64 second, i64 words, i64 segments, int chunk, int tiles, int panels) {                      \
+    INGOT_ZERO_TILE(0);                                                                             \
+    if (panels > 1) INGOT_ZERO_TILE(1);                                                             \
+    if (tiles > 1) INGOT_ZERO_TILE(2);                                                              \
+    if (tiles > 1 && panels > 1) INGOT_ZERO_TILE(3);                                                \
+    for (i64 segment = 0; segment < segments; segment++) {                                          \
+      const char *a = left.memory + segment * left.step + first * left.pitch;                       \
+      const char *second_a = a + (second - first) * left.pitch;                                     \
+      const char *b = right.memory + segment * right.step;                                          \
+      for (i64 word = 0; word < words; word += chunk) {                                             \
+        INGOT_LOAD_TILE(4, a, left.pitch);                                                          \
+        INGOT_LOAD_TILE(6, b, (i64)64);                                                             \
+        __asm__ volatile(instruction " %%tmm6, %%tmm4, %%tmm0" : :);                                \
+        if (panels > 1) {                                                                           \
+          INGOT_LOAD_TILE(7, b + right.pitch, (i64)64);                                             \
+          __asm__ volatile(instruction " %%tmm7, %%tmm4, %%tmm1" : :);                              \
+        }                                                                                           \
+        if (tiles > 1) {                                                                            \
+          INGOT_LOAD_TILE(5, second_a, left.pitch);                                                 \
+          __asm__ volatile(instruction " %%tmm6, %%tmm5, %%tmm2" : :);                              \
+        }                                                                                           \
+        if (tiles > 1 && panels > 1) {                                                              \
+          __asm__ volatile(instruction " %%tmm7, %%tmm5, %%tmm3" : :);                              \
+        }                                                                                           \
+        a += 4 * chunk;                                                                             \
+        second_a += 4 * chunk;                                                                      \
+        b += 64 * chunk;                                                                            \
+      }                                                                                             \
+    }                                                                                               \
+  }                                                                                                 \
+  INGOT_INLINE void dot_tiles_##name(i64 height, ingot_tile_side left, ingot_tile_side right,       \
+      char *sums, i64 rows, i64 words, i64 segments, int chunk, int panels) {                       \
+    i64 pitch = 64 * panels, first = index_min(rows - height, 0), second = rows - height;           \
+    if (rows > height) {                                                                            \
+      dot_block_##name(left, right, first, second, words, segments, chunk, 2, panels);              \
+    } else {                                                                                        \
+      dot_block_##name(left, right, first, first, words, segments, chunk, 1, panels);               \
+    }                                                                                               \
+    INGOT_STORE_TILE(0, sums + first * pitch, pitch);                                               \
+    if (panels > 1) INGOT_STORE_TILE(1, sums + first * pitch + 64, pitch);                          \
+    if (rows > height) {                                                                            \
+      INGOT_STORE_TILE(2, sums + second * pitch, pitch);                                            \
+      if (panels > 1) INGOT_STORE_TILE(3, sums + second * pitch + 64, pitch);                       \
+    }                                                                                               \
+  }
+
+INGOT_IF(u8u8, INGOT_DOT_TILES(u8_u8, "tdpbuud"))
+INGOT_IF(u8i8, INGOT_DOT_TILES(u8_i8, "tdpbusd"))
+INGOT_IF(i8u8, INGOT_DOT_TILES(i8_u8, "tdpbsud"))
+INGOT_IF(i8i8, INGOT_DOT_TILES(i8_i8, "tdpbssd"))

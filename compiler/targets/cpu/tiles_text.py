@@ -1,0 +1,19 @@
+"""Products in tiles as C: calls of kernel_tiles.h."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingot.compiler.kernels.table import DotTiles
+
+__all__ = ["dot_tiles"]
+
+
+def dot_tiles(dot: DotTiles, names: Sequence[str]) -> str:
+    """The call that is a `loop.dot_tiles` of operands with these names."""
+    sides = (
+        f"(ingot_tile_side){{(const char *)({memory} + {at}), 4 * {pitch}, 4 * {step}}}"
+        for memory, at, pitch, step in (names[:4], names[4:8])
+    )
+    arguments = [*sides, f"(char *){names[8]}", *names[9:], "tile_words", str(dot.panels)]
+    return f"dot_tiles_{dot.left.name}_{dot.right.name}(tile_height, {', '.join(arguments)})"

@@ -1,0 +1,172 @@
+"""Products of bytes in tiles: the sums of any other kernel, to the bit, in the interpreter, and
+where the processor has tiles."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.compiler.graph.builder import Builder
+from ingot.compiler.ir import Function, Op, TensorType, Value, walk
+from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.kernels.classes import lower_entry
+from ingot.compiler.kernels.interpreter import run_kernel
+from ingot.compiler.kernels.kernel import Kernel
+from ingot.compiler.kernels.kernel_text import kernel_text, parse_kernel
+from ingot.compiler.kernels.level import verify_kernel
+from ingot.compiler.kernels.table import Poll
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import dtype
+from tests.support.entries import entry
+from tests.support.kernel_runner import POLL, VARIANTS, Loaded, build, run, tile_variants
+from tests.support.products import extremes, pack
+
+Array = np.ndarray[Any, Any]
+TILES = VARIANTS["x86-64-v4-amx"].target
+WORDS = VARIANTS["x86-64-v4-vnni"].target
+needs_tiles = pytest.mark.skipif(not tile_variants(), reason="the processor has no tiles")
+
+
+def product(rows: Dim, depth: int, columns: int, signs: tuple[str, str] = ("u8", "i8")) -> Function:
+    """Sums, and what a layer makes of them: scaled, with the codes of another, rounded to codes."""
+    panels = -(-columns // 16)
+
+    def build(b: Builder, x: Value, w: Value, scale: Value, other: Value) -> tuple[Value, Value]:
+        sums = b.value("dot_packed", x, w, n=columns, dtype=dtype("i32"))
+        shape = (rows, columns)
+        scaled = b.value(
+            "mul", b.op("convert", sums, dtype=dtype("f32")), b.broadcast_to(scale, shape)
+        )
+        added = b.value("add", scaled, b.op("convert", other, dtype=dtype("f32")))
+        return b.value("convert", b.op("round_even", added), dtype=dtype("u8")), sums
+
+    types = (
+        TensorType(dtype(signs[0]), (rows, depth)),
+        TensorType(dtype(signs[1]), (panels, depth // 4, 16, 4)),
+        TensorType(dtype("f32"), (columns,)),
+        TensorType(dtype("u8"), (rows, columns)),
+    )
+    return entry(types, build)
+
+
+def operands(
+    rows: int, depth: int, columns: int, signs: tuple[str, str]
+) -> tuple[list[Array], Array]:
+    a, w = extremes(signs[0], rows, depth), extremes(signs[1], depth, columns)
+    scale = np.linspace(1e-5, 1e-3, columns, dtype=np.float32)
+    other = np.arange(rows * columns, dtype=np.uint8).reshape(rows, columns)
+    return [a, pack(w), scale, other], a.astype(np.int32) @ w.astype(np.int32)
+
+
+def results(rows: int, columns: int) -> list[Array]:
+    return [np.full((rows, columns), 7, np.uint8), np.full((rows, columns), -1, np.int32)]
+
+
+def uses_tiles(kernel: Kernel) -> bool:
+    return any(op.name == "loop.dot_tiles" for op in walk(kernel.loops))
+
+
+CASES = [  # rows, depth, columns
+    (3, 32, 16), (4, 64, 17), (15, 96, 40), (16, 128, 32), (17, 20, 33), (31, 1600, 48),
+    (32, 64, 31), (33, 44, 100), (49, 256, 15), (64, 192, 64), (70, 64, 129), (300, 64, 70),
+]  # fmt: skip
+SIGNS = (("u8", "i8"), ("i8", "i8"), ("u8", "u8"), ("i8", "u8"))
+
+
+@pytest.mark.parametrize("place", range(len(CASES)))
+def test_sums_of_tiles_are_those_of_words(place: int) -> None:
+    case, signs = CASES[place], SIGNS[place % 4]
+    function = product(*case, signs)
+    kernel = lower_entry(function, TILES)
+    verify_kernel(kernel)
+    assert uses_tiles(kernel)
+    given, wanted = operands(*case, signs)
+    if case[0] <= 33:
+        arrays = [*given, *results(case[0], case[2])]
+        assert run_kernel(kernel, arrays, {}) is None
+        np.testing.assert_array_equal(arrays[-1], wanted)
+    for variant in tile_variants():
+        got = run(kernel, given, results(case[0], case[2]), variant)
+        words = lower_entry(function, WORDS)
+        assert not uses_tiles(words)
+        others = run(words, given, results(case[0], case[2]), "x86-64-v4-vnni")
+        np.testing.assert_array_equal(got[1], wanted)
+        np.testing.assert_array_equal(got[0], others[0])
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(64, 40), (100, 48)])
+def test_rows_may_be_known_only_at_the_call(depth: int, columns: int) -> None:
+    kernel = lower_entry(product(symbol("m"), depth, columns), TILES)
+    assert uses_tiles(kernel)
+    for rows in (0, 1, 2, 5, 16, 18, 33, 47, 259):
+        given, wanted = operands(rows, depth, columns, SIGNS[0])
+        arrays = [*given, *results(rows, columns)]
+        if rows < 48:
+            assert run_kernel(kernel, arrays, {"m": rows}) is None
+            np.testing.assert_array_equal(arrays[-1], wanted)
+        for variant in tile_variants():
+            got = run(kernel, given, results(rows, columns), variant, m=rows)
+            np.testing.assert_array_equal(got[1], wanted)
+
+
+@pytest.mark.parametrize(("rows", "depth"), [(2, 64), (40, 68), (40, 12)])
+def test_what_tiles_would_take_longer_for_stays_in_words(rows: int, depth: int) -> None:
+    assert not uses_tiles(lower_entry(product(rows, depth, 32), TILES))
+
+
+def test_kernels_with_tiles_are_written_and_read_as_text() -> None:
+    kernel = lower_entry(product(20, 64, 40), TILES)
+    text = kernel_text(kernel)
+    assert kernel_text(parse_kernel(text)) == text
+
+
+def _shape(kernel: Kernel) -> Op:
+    return next(op for op in walk(kernel.loops) if op.name == "loop.shape_tiles")
+
+
+def test_tiles_are_shaped_once_in_front_of_their_products() -> None:
+    kernel = lower_entry(product(20, 64, 40), TILES)
+    shape, ops = _shape(kernel), kernel.loops.block.ops
+    ops.append(ops.pop())
+    ops.insert(ops.index(shape), Op(shape.name, shape.operands, (), shape.attributes))
+    with pytest.raises(CompileError, match="more than once"):
+        verify_kernel(kernel)
+    kernel.loops.block.ops = [op for op in ops if op.name != shape.name]
+    with pytest.raises(CompileError, match=r"has no .* in front of it"):
+        verify_kernel(kernel)
+
+
+IN_USE = """
+unsigned long long tiles_in_use(void);
+unsigned long long tiles_in_use(void) {
+  unsigned low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
+  return low >> 17 & 3;
+}
+"""
+
+
+@needs_tiles
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_a_kernel_lets_go_of_its_tiles_wherever_it_ends(compiler: str) -> None:
+    """Threads that keep tiles save 8 KB more whenever another one runs."""
+    rows, depth, columns = 64, 64, 64
+    kernel = lower_entry(product(rows, depth, columns), TILES)
+    loop = next(op for op in walk(kernel.loops) if op.name == "loop.for")
+    loop.regions[0].block.ops.insert(0, Op("loop.poll", attributes=Poll(1 << 30)))
+    given, wanted = operands(rows, depth, columns, SIGNS[0])
+    variant = tile_variants()[0]
+    loaded = Loaded(kernel, variant, compiler)
+    in_use = ctypes.CDLL(str(build(IN_USE, variant))).tiles_in_use
+    seen: list[int] = []
+    loaded.poll = POLL(lambda dispatch: seen.append(in_use()) or int(len(seen) == 1))
+    loaded([*given, *results(rows, columns)])
+    assert seen[0]
+    assert not in_use()
+    got = results(rows, columns)
+    loaded([*given, *got])
+    assert not in_use()
+    np.testing.assert_array_equal(got[1], wanted)

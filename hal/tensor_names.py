@@ -15,7 +15,7 @@ __all__ = [
     "product_name",
 ]
 
-INTERLEAVED = ("chatglm", "glm4", "ernie4_5", "ernie4_5-moe", "command-r", "cohere2")
+INTERLEAVED = ("llama4", "chatglm", "glm4", "ernie4_5", "ernie4_5-moe", "command-r", "cohere2")
 """Architectures of which both kinds of files have rows that turn together as neighbours. GGUF files
 of others have them so, and folders as halves of a head; or both have halves."""
 
@@ -27,6 +27,14 @@ WHOLE = {
     "backbone.embeddings": "token_embd",
     "backbone.norm_f": "output_norm",
     "lm_head": "output",
+    "model.embed_tokens_per_layer": "per_layer_token_embd",
+    "model.per_layer_model_projection": "per_layer_model_proj",
+    "model.per_layer_projection_norm": "per_layer_proj_norm",
+    **{f"model.altup_projections.{place}": f"altup_proj.{place}" for place in range(8)},
+    **{
+        f"model.altup_unembed_projections.{place}": f"altup_unembd_proj.{place}"
+        for place in range(8)
+    },
     "embed_out": "output",
     **dict.fromkeys(("wte", "word_embeddings", "gpt_neox.embed_in"), "token_embd"),
     **dict.fromkeys(("wpe", "model.embed_positions"), "position_embd"),
@@ -51,6 +59,26 @@ LAYER = {
     "feed_forward.w2": "ffn_down",
     "feed_forward.w3": "ffn_up",
     "feed_forward.gate": "ffn_gate_inp",
+    "feed_forward.router": "ffn_gate_inp",
+    **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")},
+    **{
+        f"feed_forward.shared_expert.{part}_proj": f"ffn_{part}_shexp"
+        for part in ("gate", "up", "down")
+    },
+    "per_layer_input_gate": "inp_gate",
+    "per_layer_projection": "proj",
+    "post_per_layer_input_norm": "post_norm",
+    "router.proj": "ffn_gate_inp",
+    "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+    "post_feedforward_layernorm_1": "post_ffw_norm_1",
+    "post_feedforward_layernorm_2": "post_ffw_norm_2",
+    "altup.prediction_coefs": "altup_predict_coef",
+    "altup.correction_coefs": "altup_correct_coef",
+    "altup.modality_router": "altup_router",
+    "altup.router_norm": "altup_router_norm",
+    "laurel.linear_left": "laurel_l",
+    "laurel.linear_right": "laurel_r",
+    "laurel.post_laurel_norm": "laurel_post_norm",
     "feed_forward.experts.*.w1": "ffn_gate_exps",
     "feed_forward.experts.*.w2": "ffn_down_exps",
     "feed_forward.experts.*.w3": "ffn_up_exps",
@@ -130,6 +158,14 @@ BARE = {
     **{f"{part}.D": "ssm_d" for part in _STATES},
     "mixer.gate.e_score_correction_bias": "exp_probs_b.bias",
     "self_attn.sinks": "attn_sinks.weight",
+    "altup.correct_output_scale": "altup_correct_scale.weight",
+    "layer_scalar": "layer_output_scale.weight",
+    "router.scale": "ffn_gate_inp.scale",
+    "router.per_expert_scale": "ffn_down_exps.scale",
+    "experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    "experts.down_proj": "ffn_down_exps.weight",
+    "feed_forward.experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    "feed_forward.experts.down_proj": "ffn_down_exps.weight",
     "mlp.experts.gate_up_proj": "ffn_gate_up_exps.weight",
     "mlp.experts.gate_up_proj_bias": "ffn_gate_up_exps.bias",
     "mlp.experts.down_proj": "ffn_down_exps.weight",

@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2540,
     "compiler/bundling": 720,
     "compiler/dispatch": 2265,
-    "compiler/frontends": 39785,
+    "compiler/frontends": 41200,
     "compiler/graph": 10895,
     "compiler/ir": 2290,
     "compiler/kernels": 15160,
@@ -36,7 +36,7 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1422,
     "csrc/vm": 2330,
-    "hal": 2740,
+    "hal": 2850,
     "runtime": 3235,
     "python/ingot": 4110,
     "python/ingot/explorer": 1900,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 121100
+IN_ALL = 122500
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -82,6 +82,15 @@ _NEMOTRON = {
     "ssm_state_size": 8, "head_dim": 16, "n_routed_experts": 4, "moe_intermediate_size": 32,
     "moe_shared_expert_intermediate_size": 48, "routed_scaling_factor": 1.5, "pad_token_id": 0,
 }  # fmt: skip
+_OF_LAYERS = {
+    "head_dim": 16, "sliding_window": 3, "hidden_size_per_layer_input": 8,
+    "vocab_size_per_layer_input": 90, "final_logit_softcapping": 30.0,
+}  # fmt: skip
+_GEMMA_4 = {
+    "vocab_size_per_layer_input": 100,
+    "num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "global_head_dim": 32,
+}  # fmt: skip
 _WHOLE = {"has_groups": False}
 _GPT = {**_WHOLE, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_inner": 96}
 _FALCON = {**_WHOLE, "ffn_hidden_size": 96, "bias": False, "alibi": False}
@@ -261,9 +270,53 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
             "rope_parameters": {**_YARN, "rope_theta": 100.0, "truncate": False},
         },
     ),
+    "gemma3n": (
+        "Gemma3nText",
+        {
+            **_OF_LAYERS,
+            "num_hidden_layers": 5,
+            "num_kv_shared_layers": 2,
+            "laurel_rank": 8,
+            "layer_types": ["sliding_attention", "full_attention"] * 2 + ["sliding_attention"],
+            "activation_sparsity_pattern": [0.9, 0.0, 0.5, 0.0, 0.0],
+        },
+    ),
+    "gemma4": (
+        "Gemma4Text",
+        {**_OF_LAYERS, **_GEMMA_4, "num_kv_shared_layers": 2, "use_double_wide_mlp": True},
+    ),
+    "gemma4 experts": (
+        "Gemma4Text",
+        {
+            **_OF_LAYERS,
+            **_GEMMA_4,
+            "hidden_size_per_layer_input": 0,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 1,
+            "enable_moe_block": True,
+            "num_experts": 6,
+            "top_k_experts": 3,
+            "moe_intermediate_size": 48,
+        },
+    ),
+    "llama4": (
+        "Llama4Text",
+        {
+            "num_hidden_layers": 4,
+            "head_dim": 16,
+            "intermediate_size_mlp": 80,
+            "floor_scale": 4,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "interleave_moe_layer_step": 2,
+        },
+    ),
     "qwen3 experts": ("Qwen3Moe", {**_MOE, "head_dim": 16, "norm_topk_prob": True}),
 }
 """The class of each and its options beyond `_SIZES`."""
+
+_LESS_ONE = ("gemma", "gemma2", "gemma3", "gemma3 of images")
+"""Models whose weights of norms are near 0."""
 
 ADAPTED = EXPECTED.with_name("peft.npz")
 """By the name of WITH_ADAPTERS: logits as in EXPECTED, of the model with its adapter."""
@@ -301,14 +354,15 @@ def options_of(name: str) -> dict[str, Any]:
     return {"text_config": options, "vision_config": vision, "tie_word_embeddings": False}
 
 
-def weights_of(shapes: Mapping[str, list[int]], is_gemma: bool) -> dict[str, Array]:
-    """Weights of these shapes, which bf16 has exactly."""
-    random = np.random.default_rng(0)
+def weights_of(name: str, shapes: Mapping[str, list[int]]) -> dict[str, Array]:
+    """Weights of a model of these shapes, which bf16 has exactly."""
+    random, is_less_one = np.random.default_rng(0), name in _LESS_ONE
     weights = {}
     for name in sorted(shapes):
         shape = shapes[name]
         values = random.normal(0, 0.1 if len(shape) == 1 else shape[-1] ** -0.5, shape)
-        values += len(shape) == 1 and "norm" in name and not is_gemma
+        is_factor = "norm" in name and not is_less_one
+        values += len(shape) == 1 and (is_factor or name.endswith(("scale", "scalar")))
         weights[name] = values.astype(ml_dtypes.bfloat16).astype(np.float32)
     return weights
 
@@ -337,5 +391,5 @@ def read_model(name: str) -> tuple[dict[str, Any], dict[str, Array], Array]:
     """Config, weights and logits of a model."""
     with np.load(EXPECTED) as found:
         described = json.loads(str(found[f"{name}.json"]))
-        weights = weights_of(described["shapes"], name.startswith("gemma"))
+        weights = weights_of(name, described["shapes"])
         return described["config"], weights, found[name]

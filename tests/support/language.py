@@ -56,6 +56,9 @@ class Shape:
     dense: int = 0  # layers in front that have no experts
     ahead: int = 0  # layers behind that guess further tokens
     normed: bool = False  # heads of glm4moe
+    own: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
+    """Shapes of tensors that are others, by name; None: it has none. A name without a number is of
+    all layers, one that ends with / of none."""
 
     @property
     def is_centered(self) -> bool:
@@ -210,6 +213,28 @@ _GRANITE_STATES = {
     "residual_scale": 0.3, "attention.scale": 0.2, "logit_scale": 2.0,
 }  # fmt: skip
 _QWEN_STATES = {**_STATES, "rope.dimension_sections": [1, 1, 0, 0]}
+# llama.cpp has gemma3n's number of a layer's inputs, rank and sparsity in its code, and divides
+# squares under a deviation by one less than their number.
+_LAYER_INPUTS = {
+    "attention.sliding_window": 3, "embedding_length_per_layer_input": 8,
+    "final_logit_softcapping": 30.0,
+}  # fmt: skip
+_GEMMA_4 = {
+    **_LAYER_INPUTS, "attention.sliding_window_pattern": [True, False] * 2,
+    "attention.key_length_swa": 16, "attention.value_length_swa": 16, "rope.freq_base": 1e6,
+    "rope.freq_base_swa": 1e4, "rope.dimension_count_swa": 16,
+}  # fmt: skip
+_OWN_INPUTS = {
+    "per_layer_proj_norm.weight/": (8,), "inp_gate": (8, 64), "proj": (64, 8), "post_norm": (64,),
+}  # fmt: skip
+_OWN_LENGTHS = {
+    f"{number}.{part}": dims
+    for number in (0, 2)
+    for part, dims in {
+        "attn_q": (64, 64), "attn_k": (32, 64), "attn_v": (32, 64), "attn_output": (64, 64),
+        "attn_q_norm": (16,), "attn_k_norm": (16,),
+    }.items()
+}  # fmt: skip
 UNDEFINED = {
     "qwen3next": Shape("qwen3next", layers=4, rope_length=4, experts=6, chosen=3, feed=32,
         shared=32, metadata=_STATES),
@@ -229,6 +254,45 @@ UNDEFINED = {
     "qwen35": Shape("qwen35", layers=4, rope_length=4, metadata=_QWEN_STATES),
     "qwen35moe": Shape("qwen35moe", layers=4, rope_length=4, experts=6, chosen=3, feed=32,
         shared=32, metadata=_QWEN_STATES),
+    "gemma3n": Shape("gemma3n", layers=5, tied=True, metadata=_LAYER_INPUTS | {
+            "altup.num_inputs": 4, "altup.active_idx": 0, "embedding_length_per_layer_input": 256,
+            "activation_sparsity_scale": [1.6448533535003662 * (96 / 95) ** 0.5] * 5,
+            "attention.sliding_window_pattern": [True] * 4 + [False],
+        }, own={
+            "per_layer_token_embd.weight/": (264, 1280), "per_layer_model_proj.weight/": (1280, 64),
+            "per_layer_proj_norm.weight/": (256,), "inp_gate": (256, 64), "proj": (64, 256),
+            "post_norm": (64,),
+            "altup_proj.weight/": (3, 64, 64), "altup_unembd_proj.weight/": (3, 64, 64),
+            "altup_router": (4, 64), "altup_router_norm": (64,), "altup_predict_coef": (16, 4),
+            "altup_correct_coef": (4, 4), "altup_correct_scale": (64,), "laurel_l": (64, 64),
+            "laurel_r": (64, 64), "laurel_post_norm": (64,),
+        }),
+    "gemma4": Shape("gemma4", layers=4, tied=True, head_length=32, metadata=_GEMMA_4 | {
+            "attention.shared_kv_layers": 2,
+        }, own=_OWN_INPUTS | _OWN_LENGTHS | {
+            "per_layer_token_embd.weight/": (264, 32), "per_layer_model_proj.weight/": (32, 64),
+            "layer_output_scale": (1,), "rope_freqs.weight/": (16,),
+        }),
+    "gemma4 experts": Shape("gemma4", layers=4, tied=True, head_length=32, metadata=_GEMMA_4 | {
+            "attention.head_count_kv": [2, 1, 2, 1], "embedding_length_per_layer_input": 0,
+            "expert_count": 6, "expert_used_count": 3, "expert_feed_forward_length": 48,
+        }, own=_OWN_LENGTHS | {
+            "1.attn_k": (32, 64), "3.attn_k": (32, 64), "1.attn_v": None, "3.attn_v": None,
+            "layer_output_scale": (1,), "rope_freqs.weight/": (16,), "ffn_gate_inp": (6, 64),
+            "ffn_gate_inp.scale": (64,), "ffn_down_exps.scale": (6,), "pre_ffw_norm_2": (64,),
+            "ffn_gate_up_exps": (6, 96, 64), "ffn_down_exps": (6, 64, 48),
+            "post_ffw_norm_1": (64,), "post_ffw_norm_2": (64,),
+        }),
+    "llama4": Shape("llama4", layers=4, experts=16, chosen=2, feed=48, metadata={
+            "interleave_moe_layer_step": 2, "feed_forward_length": 96,
+        }, shared=48, own={
+            f"{number}.{part}": None for number in (0, 2) for part in (
+                "ffn_gate_inp", *(f"ffn_{each}_{kind}" for each in ("gate", "up", "down")
+                                  for kind in ("exps", "shexp")))
+        } | {
+            f"{number}.ffn_{part}": dims for number in (0, 2)
+            for part, dims in {"gate": (96, 64), "up": (96, 64), "down": (64, 96)}.items()
+        }),
     "minimax-m2": Shape("minimax-m2", experts=6, chosen=3, feed=32, rope_length=8, metadata={
         "expert_gating_func": 2,
     }),
@@ -306,8 +370,8 @@ def write_model(
             continue
         scale = 0.02 if len(dims) == 1 else dims[-1] ** -0.5
         values = random.normal(0, scale, dims).astype(np.float32)
-        if name.endswith("norm.weight"):
-            values += 1
+        if "norm" in name or name.endswith(("scale", "scale.weight")):
+            values += name.endswith(("weight", "scale"))
         if name.endswith("ssm_a"):
             values = -np.exp(50 * values if len(dims) == 1 else values)
         if name.endswith("attn_sinks.weight"):
@@ -372,8 +436,9 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
         add[type(value)](f"{writer.arch}.{key}", value)
 
 
-_NORMED = ("qwen3", "qwen3vl", "qwen3moe", "qwen3vlmoe", "gemma3", "exaone4", "dots1")
+_NORMED = ("qwen3", "qwen3vl", "qwen3moe", "qwen3vlmoe", "gemma3", "exaone4", "dots1", "gemma3n")
 _NORMED += ("hunyuan-dense", "hunyuan-moe", "lfm2", "lfm2moe", "qwen3next", "qwen35", "qwen35moe")
+_NORMED += ("gemma4",)
 """Models that normalize heads."""
 
 KEY, VALUE = 24, 12
@@ -472,7 +537,7 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         layer["attn_sinks"] = (shape.heads,)
     if has in POST_NORMED:
         layer["post_attention_norm"] = layer.pop("ffn_norm")
-    if has in ("gemma2", "gemma3", "olmo2", "exaone4", "glm4"):
+    if has in ("gemma2", "gemma3", "gemma3n", "gemma4", "olmo2", "exaone4", "glm4"):
         layer |= {"post_attention_norm": (width,), "post_ffw_norm": (width,)}
     result = {"token_embd.weight": (shape.vocabulary, width)}
     if shape.has_rope_factors:
@@ -527,6 +592,15 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
         result["output.bias"] = (shape.vocabulary,)
     if not shape.tied:
         result["output.weight"] = (shape.vocabulary, width)
+    for part, dims in shape.own.items():
+        numbers = range(shape.layers) if part[0].isalpha() else [int(part.split(".")[0])]
+        part = part.lstrip("0123456789.")
+        names = [f"blk.{number}.{_whole(part)}" for number in numbers]
+        for name in [part[:-1]] if part.endswith("/") else names:
+            if dims is None:
+                result.pop(name, None)
+            else:
+                result[name] = dims
     return result
 
 
@@ -555,6 +629,6 @@ def _recurrent(architecture: str, width: int) -> dict[str, tuple[int, ...]]:
 
 def _whole(part: str) -> str:
     """The name of a tensor."""
-    if part in ("ssm_a", "ssm_d"):
+    if part in ("ssm_a", "ssm_d") or part.endswith((".scale", "/")):
         return part
     return f"{part}.{'bias' if part in ('exp_probs_b', 'ssm_dt') else 'weight'}"

@@ -7,13 +7,10 @@ from dataclasses import replace
 from math import isfinite, log, prod
 from typing import Any
 
+from ingot.compiler.frontends.checkpoint.of_layers import read_layers
 from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES, Architecture
-from ingot.compiler.frontends.gguf.configuration import (
-    Configuration,
-    Keys,
-    read_keys,
-    shown,
-)
+from ingot.compiler.frontends.gguf.configuration import Configuration, read_keys
+from ingot.compiler.frontends.gguf.keys import Keys, shown
 from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.errors import CompileError
 
@@ -29,9 +26,12 @@ MODEL_TYPES = {
     "qwen2_moe": ARCHITECTURES["qwen2moe"],
     "qwen3": ARCHITECTURES["qwen3"],
     "qwen3_moe": ARCHITECTURES["qwen3moe"],
-    "gemma": ARCHITECTURES["gemma"],
-    "gemma2": ARCHITECTURES["gemma2"],
-    "gemma3_text": ARCHITECTURES["gemma3"],
+    "gemma": replace(ARCHITECTURES["gemma"], is_less_one=True),
+    "gemma2": replace(ARCHITECTURES["gemma2"], is_less_one=True),
+    "gemma3_text": replace(ARCHITECTURES["gemma3"], is_less_one=True),
+    "gemma3n_text": ARCHITECTURES["gemma3n"],
+    "gemma4_text": ARCHITECTURES["gemma4"],
+    "llama4_text": replace(ARCHITECTURES["llama4"], chunk=0, has_experts_in_columns=True),
     "phi3": ARCHITECTURES["phi3"],
     "ministral": replace(_LLAMA, window_period=-1),
     "ministral3": _LLAMA,
@@ -97,6 +97,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "sliding_window": 4096,
         "rope_theta": 1e6,
     },
+    "gemma4_text": {"altup_num_inputs": 1},
     "olmo": {"layer_norm_eps": 1e-5},
     **{name: {"rotary_pct": 0.5} for name in ("glm", "nemotron", "phi")},
     "gpt_neox": {"rotary_pct": 0.25},
@@ -147,6 +148,10 @@ _NAMES = {
     "rope.dimension_count": "rotary_dim",
     "embedding_scale": "embedding_multiplier",
     "residual_scale": "residual_multiplier",
+    "attention.shared_kv_layers": "num_kv_shared_layers",
+    "embedding_length_per_layer_input": "hidden_size_per_layer_input",
+    "altup.num_inputs": "altup_num_inputs",
+    "attention.chunk_size": "attention_chunk_size",
 }
 """Keys of GGUF files, as config.json has them."""
 
@@ -164,12 +169,13 @@ _ROPE = {
     "rope.scaling.short_factor": "short_factor",
     "rope.scaling.long_factor": "long_factor",
     "attention.temperature_scale": "llama_4_scaling_beta",
+    "rope.scaling.share": "partial_rotary_factor",
 }
 """Those that stand in `rope_parameters`."""
 
 _OTHER_NAMES = {
+    "expert_used_count": ("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"),
     "expert_count": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
-    "expert_used_count": ("num_experts_per_tok", "moe_k", "moe_topk"),
     "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "norm_eps", "layer_norm_epsilon"),
     "attention.layer_norm_epsilon": (
         *("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon", "norm_eps"),
@@ -214,7 +220,7 @@ _ACTIVATIONS = {
 _FIXED = ("gemma", "gpt_oss")
 _OWN_ACTIVATIONS = {"gelu": ("gelu", "gelu_erf"), "swiglu_oai": ("silu",)}
 """What models that have one function only call it."""
-_WINDOW = "sliding_attention"
+_WINDOW, _CHUNKS = "sliding_attention", ("chunked_attention",)
 
 
 def read_config(folder: Checkpoint) -> Configuration:
@@ -240,9 +246,11 @@ def read_config(folder: Checkpoint) -> Configuration:
         flat.pop("n_group", None)
     if config.get("multi_query") and not config.get("new_decoder_architecture"):
         flat[names["attention.head_count_kv"]] = 1
+    if config.get("attn_temperature_tuning") is False:
+        flat["attn_scale"] = 0.0
     if config.get("scale_attn_weights") is False:
         flat["attention_multiplier"] = 1.0
-    keys = Keys(flat, name, names | {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()})
+    keys = Keys(flat, name, {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()} | names)
     _check_factors(rope, keys)
     for key in _WITHOUT.get(name, ()):
         if config.get(key):
@@ -251,13 +259,11 @@ def read_config(folder: Checkpoint) -> Configuration:
     window = parts.get(_WINDOW) if isinstance(parts, dict) else None
     if isinstance(window, dict) and window.get("rope_type", "default") != "default":
         keys.problems.append("positions of layers with windows are scaled, which is not supported")
-    architecture = _architecture(name, config, local, keys)
-    shares = (each.get("partial_rotary_factor") for each in (config, rope))
-    partial = next((x for x in shares if x is not None), config.get("rotary_pct"))
-    if isinstance(partial, (int, float)) and 0 < partial < 1:
-        whole = keys.size("embedding_length") // keys.size("attention.head_count")
-        length = keys.size("attention.key_length", max(whole, 1))
-        flat["rotary_dim"] = int(length * partial)
+    architecture = _architecture(name, config, keys)
+    _read_rotated(config, flat, rope, keys)
+    if local is not None and (architecture.local_rope_base or architecture.has_plain_windows):
+        flat["rope.freq_base_swa"] = local
+    read_layers(config, flat, keys)
     if keys.has("attention.kv_lora_rank"):
         _read_latent(config, flat, keys)
     if architecture.recurrence:
@@ -279,6 +285,19 @@ def read_config(folder: Checkpoint) -> Configuration:
     return _with_attention_factor(made, rope)
 
 
+def _read_rotated(
+    config: Mapping[str, Any], flat: dict[str, Any], rope: Mapping[str, Any], keys: Keys
+) -> None:
+    """How many features of heads are rotated, where it is a share of them."""
+    shares = (each.get("partial_rotary_factor") for each in (config, rope))
+    partial = next((x for x in shares if x is not None), config.get("rotary_pct"))
+    is_share = rope["rope_type"] != "proportional"
+    if is_share and isinstance(partial, (int, float)) and 0 < partial < 1:
+        whole = keys.size("embedding_length") // keys.size("attention.head_count")
+        length = keys.size("attention.key_length", max(whole, 1))
+        flat["rotary_dim"] = int(length * partial)
+
+
 def _names_of(name: str, config: Mapping[str, Any]) -> dict[str, str]:
     """What this model's config.json calls keys."""
     names = _NAMES | (_MAMBA if MODEL_TYPES[name].recurrence == "mamba" else {})
@@ -286,6 +305,10 @@ def _names_of(name: str, config: Mapping[str, Any]) -> dict[str, str]:
         names |= _NEMOTRON
     for key, others in _OTHER_NAMES.items():
         names[key] = next((each for each in others if each in config), others[0])
+    if "attn_temperature_tuning" in config:
+        names["attention.unit_heads"] = "use_qk_norm"
+        names["attention.temperature_scale"] = "attn_scale"
+        names["attention.temperature_length"] = "floor_scale"
     if name.startswith("granite"):
         names["logit_scale"] = "logits_scaling"
     return names
@@ -334,7 +357,7 @@ def text_config(folder: Checkpoint) -> dict[str, Any]:
     return {**inner, **{key: folder.config[key] for key in outer if key in folder.config}}
 
 
-def _rope_of(config: Mapping[str, Any]) -> tuple[float | None, dict[str, Any]]:
+def _rope_of(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The base of layers with windows, if it is another, and what is said of rotations."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     rope = rope if isinstance(rope, dict) else {"rope_type": rope}
@@ -363,9 +386,7 @@ def _with_alpha(rope: dict[str, Any], length: int) -> None:
         rope |= {"rope_type": "default", "rope_theta": base * alpha ** (length / (length - 2))}
 
 
-def _architecture(
-    name: str, config: Mapping[str, Any], local: float | None, keys: Keys
-) -> Architecture:
+def _architecture(name: str, config: Mapping[str, Any], keys: Keys) -> Architecture:
     architecture = MODEL_TYPES[name]
     names = ["hidden_activation", "hidden_act", "activation", "activation_function"]
     names += ["mlp_hidden_act"] if architecture.has_single_parts else []
@@ -377,9 +398,6 @@ def _architecture(
         keys.problems.append(f"the activation is {shown(given)}, expected {', '.join(known)}")
     elif not own:
         architecture = replace(architecture, activation=activation)
-    has_local = architecture.local_rope_base or architecture.has_plain_windows
-    if has_local and isinstance(local, (int, float)) and local > 0:
-        architecture = replace(architecture, local_rope_base=float(local))
     return replace(architecture, large_layers=0)
 
 
@@ -415,7 +433,7 @@ def _window_layers(
     """Which layers have windows, where config.json says so."""
     types, layers = config.get("layer_types"), config.get("num_hidden_layers")
     if isinstance(types, list) and len(types) == layers:
-        unknown = {str(each) for each in types} - {_WINDOW, "full_attention"}
+        unknown = {str(each) for each in types} - {_WINDOW, "full_attention", *_CHUNKS}
         if unknown:
             keys.problems.append(f"layers have attention of the kinds {sorted(unknown)}")
         return [each == _WINDOW for each in types]

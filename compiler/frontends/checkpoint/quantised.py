@@ -23,8 +23,8 @@ from ingot.compiler.frontends.checkpoint.codes import (
 )
 from ingot.compiler.frontends.emitter import UnsupportedNode
 from ingot.compiler.frontends.gguf.blocks import parameter
-from ingot.compiler.frontends.gguf.configuration import shown
 from ingot.compiler.frontends.gguf.fields import Fields
+from ingot.compiler.frontends.gguf.keys import shown
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value
 from ingot.hal.checkpoint import Checkpoint

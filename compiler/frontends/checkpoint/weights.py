@@ -34,11 +34,12 @@ _NORMS_OF_GLM = {"post_self_attn_layernorm": "post_attention_norm"}
 _NORMS_OF_GLM |= {"post_mlp_layernorm": "post_ffw_norm"}
 _OTHERWISE = {
     **dict.fromkeys(("gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4"), _NORMS_BEHIND),
+    **dict.fromkeys(("gemma3n_text", "gemma4_text"), _NORMS_BEHIND),
     "glm4": _NORMS_OF_GLM,
 }
 """What models have otherwise."""
 
-_OTHER_PARTS = ("vision", "visual", "multi_modal_projector", "embed_vision", "audio")
+_OTHER_PARTS = ("vision", "visual", "multi_modal_projector", "embed_vision", "audio", "embed_audio")
 """How names of tensors begin that make tokens of images and sounds."""
 
 
@@ -50,9 +51,10 @@ class Renamed:
     ) -> None:
         self.folder = folder
         self.is_gemma = c.name.startswith("gemma")
-        self.is_less_one = self.is_gemma or c.architecture.is_less_one
+        self.is_less_one = c.architecture.is_less_one
         self.lies_in_columns = c.architecture.has_products_in_columns
-        self.has_columns = c.architecture.has_paired_gates
+        a = c.architecture
+        self.has_columns = a.has_paired_gates or a.has_experts_in_columns
         self.layer = LAYER | _OTHERWISE.get(c.name, {})
         self.tensors: dict[str, GgufTensor] = {}
         self.own: dict[str, str] = {}

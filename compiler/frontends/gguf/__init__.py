@@ -132,6 +132,7 @@ def build_model(
         module = Batch(weights, configuration, room, cache, producer).run(layout.verify)
     if layout.sketch:
         return module
+    weights.leave(configuration.unused)
     first = configuration.layers
     weights.check(configuration.name, range(first, first + configuration.ahead))
     if weights.adapters is not None:
@@ -141,9 +142,17 @@ def build_model(
 
 
 def _checked(capacity: int | None, configuration: Configuration) -> int:
+    if capacity is None and configuration.chunk:
+        return min(configuration.context, DEFAULT_CAPACITY, configuration.chunk)
     if capacity is None:
         is_bounded = all(configuration.windows)  # memory does not grow with the capacity
         return min(configuration.context, configuration.context if is_bounded else DEFAULT_CAPACITY)
+    if configuration.chunk and capacity > configuration.chunk:
+        raise CompileError(
+            f"the capacity is {capacity}, but layers of the model see chunks of "
+            f"{configuration.chunk} positions, which is not supported for longer texts: expected "
+            "at most so many"
+        )
     if not 1 <= capacity <= configuration.context:
         raise CompileError(
             f"the capacity is {capacity}, but the model has {configuration.context} positions: "

@@ -44,6 +44,15 @@ class Architecture:
     gates_attention: bool = False  # rows of queries have those of a gate beside them, head by head
     has_products_in_columns: bool = False  # weights of products lie as [k, length]
     is_less_one: bool = False  # weights of norms are
+    is_unscaled: bool = False  # scores are products of queries and keys as they are
+    has_bare_values: bool = False  # values are normalized; where they have no weight they are keys
+    has_unit_heads: bool = False  # queries and keys that were rotated are normalized
+    chunk: int = 0  # of which positions layers that are rotated see their own
+    warms_still: bool = False  # queries that are not rotated grow with their position
+    temperature_scale: float = 0.0  # by how much
+    temperature_length: int = 0  # in how many positions by a step; 0: in the original ones
+    weighs_inputs: bool = False  # shares multiply what experts read, not what they give
+    has_experts_in_columns: bool = False  # joined weights of experts lie as [experts, k, length]
 
 
 _GRANITE = Architecture(is_interleaved=True, divides_logits=True, tells_rotation=True)
@@ -53,6 +62,14 @@ _QWEN_HYBRID = Architecture(
 _NEMOTRON_HYBRID = Architecture(
     recurrence="mamba", has_single_parts=True, is_gated=False, activation="relu2", still_period=1,
     gating="sigmoid",
+)  # fmt: skip
+_GEMMA_OF_LAYERS = Architecture(
+    scales_embedding=True, activation="gelu", is_unscaled=True, has_bare_values=True
+)
+_LLAMA_4 = Architecture(
+    is_interleaved=True, gating="sigmoid", normalizes_shares=False, weighs_inputs=True,
+    has_unit_heads=True, still_period=4, chunk=8192, warms_still=True,
+    temperature_scale=0.1, temperature_length=8192,
 )  # fmt: skip
 _GPT = Architecture(is_centered=True, is_gated=False, activation="gelu")
 ARCHITECTURES = {
@@ -72,6 +89,9 @@ ARCHITECTURES = {
         local_rope_base=10000.0,
         large_layers=62,
     ),
+    "gemma3n": replace(_GEMMA_OF_LAYERS, window_period=5, local_rope_base=10000.0),
+    "gemma4": replace(_GEMMA_OF_LAYERS, local_rope_base=10000.0),
+    "llama4": _LLAMA_4,
     "phi3": Architecture(window_period=-1),
     "mistral3": Architecture(is_interleaved=True),
     "qwen2vl": Architecture(),

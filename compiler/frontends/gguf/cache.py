@@ -55,6 +55,7 @@ class Cache:
         self.c, self.full, self.local, self.caches = c, full, local, list(caches)
         lengths = [len(c.cached(layer)) for layer in range(c.layers)]
         self._first = list(accumulate(lengths, initial=0))  # cache of each layer
+        self.seen: dict[int, Value] = {}  # caches with what tokens of this call see
         self.positions = full.positions
         """Where the tokens of this call stand in their texts, i64[count]."""
 
@@ -78,13 +79,16 @@ class Cache:
         """What tokens with q[count, heads, d] make of what they see, [count, heads * e]: the
         keys[count, kv_heads, d] and values[count, kv_heads, e] of this call are put into the cache
         of the layer first. `sinks` as for `Tokens.attend`."""
-        c, is_local = self.c, self.c.has_window(layer)
-        tokens, seen = self.local if is_local else self.full, []
+        tokens = self.local if self.c.has_window(layer) else self.full
         for place, x in enumerate((k, v), self._first[layer]):
-            self.caches[place], pages = tokens.put(self.caches[place], x)
-            seen.append(pages)
-        window = c.window if is_local else 0
-        k, v = seen
+            self.caches[place], self.seen[place] = tokens.put(self.caches[place], x)
+        return self.attend_to(q, layer, layer, sinks)
+
+    def attend_to(self, q: Value, layer: int, source: int, sinks: Value | None) -> Value:
+        """As `attend`, to what `source`, a layer in front of this one, has put."""
+        c, is_local = self.c, self.c.has_window(layer)
+        tokens, window = (self.local, c.window) if is_local else (self.full, 0)
+        k, v = (self.seen[self._first[source] + place] for place in (0, 1))
         return tokens.attend(
             q, k, v, scale=c.scale, window=window, cap=c.attention_cap, sinks=sinks
         )

@@ -3,29 +3,21 @@ differently from others. All that is wrong or not supported is listed in one Com
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES, Architecture
+from ingot.compiler.frontends.gguf.keys import GREATEST, Keys, shown
 from ingot.compiler.frontends.gguf.rope import Rope, read_rope
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import Gguf
 
-__all__ = [
-    "Configuration",
-    "Groups",
-    "Keys",
-    "Recurrence",
-    "read_configuration",
-    "read_keys",
-    "shown",
-]
+__all__ = ["Configuration", "Groups", "Heads", "Recurrence", "read_configuration", "read_keys"]
 
-_GREATEST = 1 << 24  # of a size in the metadata
-_LARGEST = 1e30  # of a number
+_MOST_EXPERTS = 128  # of Llama 4; with so many, and only then, heads are not normalized
 _MOST_TAPS = 64  # of a convolution, each with code of its own
 
 
@@ -33,6 +25,15 @@ _MOST_TAPS = 64  # of a convolution, each with code of its own
 class Latent:
     """Features of heads that follow from the rows of a cache (`latent.py`)."""
 
+    key_length: int
+    value_length: int
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The heads of keys and values of a layer, and their features."""
+
+    count: int
     key_length: int
     value_length: int
 
@@ -77,13 +78,15 @@ class Configuration:
     architecture: Architecture
     layers: int
     width: int
-    heads: int
-    kv_heads: int
-    key_length: int
-    value_length: int
+    heads: int  # of queries
+    attention: tuple[Heads, ...]  # of each layer
+    sources: tuple[int, ...]  # the layers to whose keys and values layers attend
     context: int
     epsilon: float
     rope: Rope
+    local_rope: Rope  # of layers with windows
+    unit_heads: bool  # queries and keys that were rotated are normalized
+    chunk: int  # of which positions layers that are rotated see their own; 0: all
     window: int  # positions that a layer with a window sees; 0: all
     is_parallel: bool
     attention_cap: float  # of scores; 0: none
@@ -108,6 +111,10 @@ class Configuration:
     residual_scale: float  # of what is added to a token's numbers
     logit_scale: float
     temperature_scale: float  # queries grow with the logarithm of their position; 0: they do not
+    temperature_length: int  # in how many positions by a step
+    thresholds: tuple[float, ...]  # of gates, in deviations above their mean; without any: none
+    layer_input: int  # features that a token brings for each layer; 0: none
+    streams: int  # versions of a token's numbers that go through the layers
     swiglu_alpha: float  # of swiglu_oai: what gates are multiplied by under the logistic
     swiglu_limit: float  # and the greatest magnitude in front of it
     sketched: tuple[int, ...] = ()  # the layers that are built; without any all
@@ -119,11 +126,19 @@ class Configuration:
 
     def cached(self, layer: int) -> dict[str, tuple[int, int]]:
         """What the cache holds of a layer: heads and their features by a name of it."""
-        if self.networks[layer]:
+        if self.networks[layer] or self.sources[layer] != layer:
             return {}
         if self.convolved[layer]:
             return {"rows": (1, self.recurrence.rows if self.recurrence else self.width)}
-        return {"k": (self.kv_heads, self.key_length), "v": (self.kv_heads, self.value_length)}
+        heads = self.attention[layer]
+        return {"k": (heads.count, heads.key_length), "v": (heads.count, heads.value_length)}
+
+    @property
+    def unused(self) -> Sequence[str]:
+        """Tensors that files may have of layers that attend to what others have put."""
+        shared = [layer for layer, source in enumerate(self.sources) if layer != source]
+        parts = ("attn_k", "attn_v", "attn_k_norm")
+        return [f"blk.{layer}.{part}.weight" for layer in shared for part in parts]
 
     @property
     def recurrent(self) -> Sequence[int]:
@@ -261,9 +276,9 @@ def _kv_heads(keys: Keys, layers: int) -> Sequence[int]:
         heads = 0 if given is None else keys.size(key)
         return [heads or -1] * layers
     counts = [int(each) for each in given] if given.dtype.kind in "iu" else []
-    if len(counts) != layers or len({*counts, 0}) != 2 or not 0 < max(counts) <= _GREATEST:
+    if len(counts) != layers or min(counts) < 0 or not 0 < max(counts) <= GREATEST:
         keys.problems.append(
-            f"the key '{keys.name_of(key)}' is {shown(given)}, expected one count of heads, and 0 "
+            f"the key '{keys.name_of(key)}' is {shown(given)}, expected a count of heads, or 0 "
             f"for convolutions, of each of {layers} layers"
         )
         return [1] * layers
@@ -277,7 +292,7 @@ def _feeds(keys: Keys, layers: int) -> Sequence[int]:
     if not isinstance(given, np.ndarray):
         return [keys.size(key, 0)] * layers
     is_list = len(given) == layers and given.dtype.kind in "iu"
-    if is_list and all(0 <= each <= _GREATEST for each in given):
+    if is_list and all(0 <= each <= GREATEST for each in given):
         return [int(each) for each in given]
     keys.problems.append(
         f"the key '{keys.name_of(key)}' is {shown(given)}, expected a length for each layer"
@@ -346,39 +361,112 @@ def _latent(keys: Keys, key_length: int, value_length: int, turned: int) -> Late
 
 
 @dataclass(frozen=True)
-class _Heads:
+class _Attention:
     """What is read of attention."""
 
-    count: int
-    kv_count: int
-    key_length: int
-    value_length: int
+    heads: int
+    of_layers: tuple[Heads, ...]
     latent: Latent | None
     rope: Rope
+    local_rope: Rope
     scale: float
 
 
-def _heads(keys: Keys, architecture: Architecture, layers: int, width: int, context: int) -> _Heads:
-    heads = keys.size("attention.head_count")
+def _attention(
+    keys: Keys, architecture: Architecture, windows: Sequence[bool], width: int, context: int
+) -> _Attention:
+    heads, layers = keys.size("attention.head_count"), len(windows)
     if width % heads and not keys.has("attention.key_length"):
         keys.problems.append(f"{heads} heads do not divide the width of {width}")
     rank = keys.size("attention.kv_lora_rank", 0)
-    kv_heads = 1 if rank else max(_kv_heads(keys, layers), default=1)
-    kv_heads = heads if kv_heads < 0 else kv_heads
-    if heads % kv_heads:
-        keys.problems.append(f"{kv_heads} heads of keys do not divide {heads} heads of queries")
     key_length = keys.size("attention.key_length", max(width // heads, 1))
     value_length = keys.size("attention.value_length", key_length)
     turned = keys.size("rope.dimension_count", key_length)
     rope = read_rope(keys, turned, context, architecture.yarn_log_unit)
+    local_length = keys.size("attention.key_length_swa", key_length)
+    local_value = value_length if keys.has("attention.value_length") else local_length
+    local_lengths = (local_length, keys.size("attention.value_length_swa", local_value))
+    local_rope = _local_rope(keys, architecture, rope, turned + local_length - key_length)
     scored = width // heads if layers == architecture.large_layers else key_length
     scale = keys.number("query_pre_attn_scalar", scored) ** -0.5
     latent = _latent(keys, key_length, value_length, turned) if rank else None
     if latent is not None:
         key_length, value_length = rank + turned, rank
+        local_lengths = (key_length, value_length)
         scale = latent.key_length**-0.5 * rope.magnitude**2
-    scale = keys.number("attention.scale", scale)
-    return _Heads(heads, kv_heads, key_length, value_length, latent, rope, scale)
+    scale = keys.number("attention.scale", 1.0 if architecture.is_unscaled else scale)
+    counts = [1] * layers if rank else [heads if n < 0 else n for n in _kv_heads(keys, layers)]
+    for count in {*counts} - {0}:
+        if heads % count:
+            keys.problems.append(f"{count} heads of keys do not divide {heads} heads of queries")
+    lengths = {False: (key_length, value_length), True: local_lengths}
+    of_layers = tuple(
+        Heads(count, *lengths[is_local]) for count, is_local in zip(counts, windows, strict=True)
+    )
+    return _Attention(heads, of_layers, latent, rope, local_rope, scale)
+
+
+def _local_rope(keys: Keys, architecture: Architecture, rope: Rope, turned: int) -> Rope:
+    """How layers with windows rotate, so many features where nothing else is said."""
+    key = "rope.freq_base_swa"
+    if not (architecture.local_rope_base or architecture.has_plain_windows or keys.has(key)):
+        return rope
+    base = keys.number(key, architecture.local_rope_base or rope.base)
+    turned = keys.size("rope.dimension_count_swa", max(turned, 2))
+    if base <= 1 or turned % 2:
+        keys.problems.append(f"layers with windows rotate {turned} features by the base {base}")
+        return rope
+    return Rope(base, turned, is_plain=True)
+
+
+def _sources(keys: Keys, windows: Sequence[bool]) -> tuple[int, ...]:
+    """The layers to whose keys and values layers attend: the last ones to those of the last layer
+    in front of them that sees as much."""
+    key, layers = "attention.shared_kv_layers", len(windows)
+    own = layers - keys.size(key, 0)
+    last = {windows[layer]: layer for layer in range(max(own, 0))}
+    if any(windows[layer] not in last for layer in range(max(own, 0), layers)):
+        keys.problems.append(
+            f"the key '{keys.name_of(key)}' is {layers - own}, but no layer in front of these has "
+            "keys and values for them"
+        )
+        return tuple(range(layers))
+    return tuple(layer if layer < own else last[windows[layer]] for layer in range(layers))
+
+
+def _thresholds(keys: Keys, layers: int) -> tuple[float, ...]:
+    """Below which gates are 0; -inf where none is."""
+    key = "activation_sparsity_scale"
+    given = keys.value(key, None)
+    if given is None:
+        return ()
+    is_list = isinstance(given, np.ndarray) and given.dtype.kind == "f" and len(given) == layers
+    if is_list and not np.isnan(given).any() and (given < 10).all():
+        return tuple(float(each) for each in given)
+    keys.problems.append(
+        f"the key '{keys.name_of(key)}' is {shown(given)}, expected a number for each layer"
+    )
+    return ()
+
+
+def _factors(keys: Keys, architecture: Architecture, width: int, original: int) -> dict[str, Any]:
+    """By what numbers are multiplied on their way, and limits of them."""
+    embedding_scale = width**0.5 if architecture.scales_embedding else 1.0
+    logit_scale = keys.number("logit_scale", 1.0)
+    return {
+        "embedding_scale": keys.number("embedding_scale", embedding_scale),
+        "residual_scale": keys.number("residual_scale", 1.0),
+        "logit_scale": 1 / logit_scale if architecture.divides_logits else logit_scale,
+        "temperature_scale": keys.number(
+            "attention.temperature_scale", architecture.temperature_scale
+        ),
+        "temperature_length": keys.size(
+            "attention.temperature_length",
+            architecture.temperature_length or original,
+        ),
+        "swiglu_alpha": keys.number("swiglu_alpha", 1.702),
+        "swiglu_limit": keys.number("swiglu_limit", 7.0),
+    }
 
 
 def _read(
@@ -391,23 +479,21 @@ def _read(
     networks: tuple[bool, ...],
 ) -> Configuration:
     width, context = keys.size("embedding_length"), keys.size("context_length")
-    heads = _heads(keys, architecture, len(windows), width, context)
+    attention = _attention(keys, architecture, windows, width, context)
     experts, chosen = _experts(keys)
     feed = max(_feeds(keys, len(windows)), default=0)
     epsilon = "layer_norm_epsilon" if architecture.is_centered else "layer_norm_rms_epsilon"
-    embedding_scale = width**0.5 if architecture.scales_embedding else 1.0
-    logit_scale = keys.number("logit_scale", 1.0)
     taps = _taps(keys, any(convolved))
+    has_units = architecture.has_unit_heads and experts != _MOST_EXPERTS
     return Configuration(
         name=keys.prefix,
         architecture=architecture,
         layers=len(windows),
         width=width,
-        heads=heads.count,
-        kv_heads=heads.kv_count,
-        key_length=heads.key_length,
-        value_length=heads.value_length,
-        latent=heads.latent,
+        heads=attention.heads,
+        attention=attention.of_layers,
+        sources=_sources(keys, windows),
+        latent=attention.latent,
         context=context,
         epsilon=keys.number(f"attention.{epsilon}"),
         window=taps or keys.size("attention.sliding_window", 0),
@@ -423,93 +509,18 @@ def _read(
         normalizes_shares=keys.flag("expert_weights_norm", architecture.normalizes_shares),
         share_scale=keys.number("expert_weights_scale", 1.0),
         ahead=ahead,
-        scale=heads.scale,
+        scale=attention.scale,
         windows=windows,
         rotated=rotated,
         convolved=convolved,
         networks=networks,
         recurrence=_recurrence(keys, architecture.recurrence),
-        embedding_scale=keys.number("embedding_scale", embedding_scale),
-        residual_scale=keys.number("residual_scale", 1.0),
-        logit_scale=1 / logit_scale if architecture.divides_logits else logit_scale,
-        temperature_scale=keys.number("attention.temperature_scale", 0.0),
-        swiglu_alpha=keys.number("swiglu_alpha", 1.702),
-        swiglu_limit=keys.number("swiglu_limit", 7.0),
-        rope=heads.rope,
+        **_factors(keys, architecture, width, attention.rope.original),
+        thresholds=_thresholds(keys, len(windows)),
+        layer_input=keys.size("embedding_length_per_layer_input", 0),
+        streams=keys.size("altup.num_inputs", 1),
+        rope=attention.rope,
+        local_rope=attention.local_rope,
+        unit_heads=keys.flag("attention.unit_heads", has_units),
+        chunk=keys.size("attention.chunk_size", architecture.chunk),
     )
-
-
-class Keys:
-    """Reads keys below a prefix, or by the names that stand for them, and notes what is wrong."""
-
-    def __init__(
-        self, metadata: Mapping[str, Any], prefix: str, names: Mapping[str, str] | None = None
-    ) -> None:
-        self.metadata, self.prefix, self.names = metadata, prefix, names
-        self.problems: list[str] = []
-
-    def name_of(self, key: str) -> str:
-        """What the file calls a key."""
-        return f"{self.prefix}.{key}" if self.names is None else self.names.get(key, key)
-
-    def has(self, key: str) -> bool:
-        return self.metadata.get(self.name_of(key)) is not None
-
-    def value(self, key: str, default: Any) -> Any:
-        value = self.metadata.get(self.name_of(key))
-        return default if value is None else value
-
-    def size(self, key: str, default: int | None = None) -> int:
-        """A count; 1 with a note where it is missing or wrong."""
-        value = self.value(key, default)
-        least = 1 if default is None else min(default, 1)
-        if type(value) is int and least <= value <= _GREATEST:
-            return value
-        what = "is missing" if value is None else f"is {shown(value)}, expected a positive integer"
-        self.problems.append(f"the key '{self.name_of(key)}' {what}")
-        return 1
-
-    def number(self, key: str, default: float | None = None) -> float:
-        value = self.value(key, default)
-        if isinstance(value, (int, float)) and (0 < value < _LARGEST or value == default):
-            return float(value)
-        what = "is missing" if value is None else f"is {shown(value)}, expected a positive number"
-        self.problems.append(f"the key '{self.name_of(key)}' {what}")
-        return 1.0
-
-    def numbers(self, key: str, length: int) -> Sequence[float] | None:
-        """A list of so many numbers; None where it is missing, with a note where it is wrong."""
-        value = self.value(key, None)
-        if value is None:
-            return None
-        is_list = isinstance(value, list) and len(value) == length
-        if is_list and all(isinstance(x, (int, float)) and 0 < x < _LARGEST for x in value):
-            return [float(x) for x in value]
-        self.problems.append(
-            f"the key '{self.name_of(key)}' is {shown(value)}, expected {length} positive numbers"
-        )
-        return None
-
-    def flag(self, key: str, default: bool) -> bool:
-        """Whether something holds; the default with a note where it is wrong."""
-        value = self.value(key, default)
-        if isinstance(value, bool):
-            return value
-        self.problems.append(
-            f"the key '{self.name_of(key)}' is {shown(value)}, expected true or false"
-        )
-        return default
-
-    def text(self, key: str) -> str:
-        """A word; none where it is missing, with a note where it is wrong."""
-        value = self.value(key, "none")
-        if isinstance(value, str):
-            return value
-        self.problems.append(f"the key '{self.name_of(key)}' is {shown(value)}, expected a text")
-        return "none"
-
-
-def shown(value: Any) -> str:
-    """A value of a file, short enough for a message."""
-    text = repr(value)
-    return text if len(text) < 60 else f"{text[:60]}..."

@@ -8,6 +8,7 @@ rows at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 
 import numpy as np
 
@@ -18,28 +19,29 @@ from ingot.compiler.frontends.runs import each_run, known_number
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, known_dim
 from ingot.hal.spec import dtype
 
-__all__ = ["feed_forward"]
+__all__ = ["active", "feed_forward", "mixture"]
 
 F32, I64 = dtype("f32"), dtype("i64")
 Norm = Callable[[Value, str], Value]
 _LEAST = 1e-20  # of a sum of shares
 
 
-def feed_forward(c: Configuration, weights: Weights, x: Value, name: str, norm: Norm) -> Value:
-    """What the layer of this name makes of x[count, width]; `norm` is that of the network."""
-    if f"{name}.ffn_gate_inp.weight" not in weights:
+def feed_forward(c: Configuration, weights: Weights, x: Value, layer: int, norm: Norm) -> Value:
+    """What a layer makes of x[count, width]: a network, where it has one, else experts, and a
+    network for all tokens beside them. `norm` is that of the network."""
+    name = f"blk.{layer}"
+    has_experts = f"{name}.ffn_gate_inp.weight" in weights
+    if f"{name}.ffn_down.weight" in weights or not has_experts:
         suffix = "_shexp" if f"{name}.ffn_down_shexp.weight" in weights else ""
-        length = weights.rows(f"{name}.ffn_down{suffix}.weight")
-        return _network(c, weights, x, name, suffix, length, norm)
-    made = _Mixture(c, weights, name).of(x)
-    last = f"{name}.ffn_down_shexp.weight"
-    if last not in weights:
+        return _network(c, weights, x, layer, suffix, norm)
+    made = mixture(c, weights, x, name, x)
+    if f"{name}.ffn_down_shexp.weight" not in weights:
         return made
     b = weights.builder
-    shared = _network(c, weights, x, name, "_shexp", weights.rows(last), norm)
+    shared = _network(c, weights, x, layer, "_shexp", norm)
     if f"{name}.ffn_gate_inp_shexp.weight" not in weights:
         return b.value("add", made, shared)
     gate = weights.vector(f"{name}.ffn_gate_inp_shexp.weight", c.width)
@@ -47,19 +49,19 @@ def feed_forward(c: Configuration, weights: Weights, x: Value, name: str, norm: 
     return b.value("add", made, over_rows("mul", shared, b.value("logistic", share), b))
 
 
+def mixture(c: Configuration, weights: Weights, x: Value, name: str, routed: Value) -> Value:
+    """What the experts of a layer make of x[count, width]; `routed`, of its shape, tells which."""
+    return _Mixture(c, weights, name).of(x, routed)
+
+
 def _network(
-    c: Configuration,
-    weights: Weights,
-    x: Value,
-    name: str,
-    suffix: str,
-    length: int,
-    norm: Norm,
+    c: Configuration, weights: Weights, x: Value, layer: int, suffix: str, norm: Norm
 ) -> Value:
-    b = weights.builder
+    b, name = weights.builder, f"blk.{layer}"
+    length = weights.rows(f"{name}.ffn_down{suffix}.weight")
     if not c.architecture.is_gated:
         hidden = weights.linear(x, f"{name}.ffn_up{suffix}", length)
-        hidden = _active(hidden, c.architecture.activation, b)
+        hidden = active(hidden, c.architecture.activation, b)
         return weights.linear(hidden, f"{name}.ffn_down{suffix}", c.width)
     if f"{name}.ffn_gate{suffix}.weight" in weights:
         # the last product multiplies both: so the first one is as those of attention are
@@ -68,16 +70,29 @@ def _network(
     else:
         joined = weights.linear(x, f"{name}.ffn_up{suffix}", 2 * length)
         gate, up = (part(joined, 1, i * length, (i + 1) * length, b) for i in (0, 1))
+    if c.thresholds and isfinite(c.thresholds[layer]):
+        gate = _above(gate, c.thresholds[layer], b)
     hidden = _gated(gate, up, c, b)
     if f"{name}.ffn_sub_norm.weight" in weights:
         hidden = norm(hidden, f"{name}.ffn_sub_norm")
     return weights.linear(hidden, f"{name}.ffn_down{suffix}", c.width)
 
 
+def _above(x: Value, deviations: float, b: Builder) -> Value:
+    """By how much x[count, length] is more than the mean of its row and so many deviations."""
+    shape = tensor_type(x).shape
+    share = 1 / known_dim(shape[1])
+    mean = times(b.value("reduce", x, axes=(1,), kind="add"), share, b)
+    rest = over_rows("sub", x, mean, b)
+    square = b.value("reduce", b.value("mul", rest, rest), axes=(1,), kind="add")
+    deviation = times(b.value("sqrt", times(square, share, b)), deviations, b)
+    return b.value("max", over_rows("sub", rest, deviation, b), b.full(0.0, F32, shape))
+
+
 def _gated(gate: Value, up: Value, c: Configuration, b: Builder) -> Value:
     """What comes before the last product: gate, active, times up."""
     if c.architecture.activation != "swiglu_oai":
-        return b.value("mul", _active(gate, c.architecture.activation, b), up)
+        return b.value("mul", active(gate, c.architecture.activation, b), up)
     shape = tensor_type(gate).shape
     least, most = (b.full(sign * c.swiglu_limit, F32, shape) for sign in (-1.0, 1.0))
     gate, up = b.value("min", gate, most), b.value("clamp", least, up, most)
@@ -85,7 +100,7 @@ def _gated(gate: Value, up: Value, c: Configuration, b: Builder) -> Value:
     return b.value("mul", gate, b.value("add", up, b.full(1.0, F32, shape)))
 
 
-def _active(x: Value, activation: str, b: Builder) -> Value:
+def active(x: Value, activation: str, b: Builder) -> Value:
     """silu; gelu, the one with tanh; gelu_erf, that without; relu; or relu2, its square."""
     shape = tensor_type(x).shape
     if activation == "silu":
@@ -139,10 +154,11 @@ class _Mixture:
             if f"{tensor}.bias" in weights:
                 self.biases[each] = weights.table(f"{tensor}.bias", (c.experts, length))
 
-    def of(self, x: Value) -> Value:
-        """The sum of what the chosen experts make of x[count, width], by their shares."""
+    def of(self, x: Value, routed: Value) -> Value:
+        """The sum of what the experts that `routed` chooses make of x[count, width], by their
+        shares."""
         c, b = self.c, self.b
-        shares, chosen = self._chosen(x)
+        shares, chosen = self._chosen(routed)
         if c.normalizes_shares:
             sums = b.value("reduce", shares, axes=(1,), kind="add")
             if c.gating == "sigmoid":  # all of which may be 0
@@ -150,6 +166,11 @@ class _Mixture:
             shares = over_rows("div", shares, sums, b)
         if c.share_scale != 1:
             shares = times(shares, c.share_scale, b)
+        scales = f"{self.name}.ffn_down_exps.scale"
+        if scales in self.weights:
+            given = self.weights.vector(scales, c.experts)
+            own = b.value("take", given, chosen, axis=0, mode="check")
+            shares = b.value("mul", shares, own)
         count = tensor_type(x).shape[0]
         return self._of_one(x, shares, chosen) if count == 1 else self._of_many(x, shares, chosen)
 
@@ -183,10 +204,13 @@ class _Mixture:
         def step(inner: Builder, place: Value, before: Sequence[Value]) -> Sequence[Value]:
             expert = inner.value("take", chosen, place, axis=0)
             expert = known_number(inner, expert, self._named("expert"), 0, c.experts - 1)
-            made = self._expert(x, expert, inner)
             share = inner.value("take", shares, place, axis=0)
-            share = inner.broadcast_to(share, tensor_type(made).shape)
-            return [inner.value("add", before[0], inner.value("mul", made, share))]
+            share = inner.broadcast_to(share, tensor_type(x).shape)
+            if c.architecture.weighs_inputs:
+                made = self._expert(inner.value("mul", x, share), expert, inner)
+            else:
+                made = inner.value("mul", self._expert(x, expert, inner), share)
+            return [inner.value("add", before[0], made)]
 
         start = b.full(0.0, F32, tensor_type(x).shape)
         (result,) = counted_loop(b, b.constant(k, "i64"), [start], step)
@@ -200,16 +224,24 @@ class _Mixture:
         _, places = b.op("top_k", order, **ascending)
         tokens = b.value("div", order, b.full(k, I64, (pairs,)))
         ends = self._ends(experts, pairs)
+        sorted = None
+        if self.c.architecture.weighs_inputs:
+            sorted = b.value("take", b.value("reshape", shares, shape=(pairs,)), order, axis=0)
 
         def own(inner: Builder, expert: Value, first: Value, rows: Dim) -> Value:
             own = inner.value("dynamic_slice", tokens, first, sizes=(rows,))
-            return self._expert(inner.value("take", x, own, axis=0), expert, inner)
+            read = inner.value("take", x, own, axis=0)
+            if sorted is not None:
+                own = inner.value("dynamic_slice", sorted, first, sizes=(rows,))
+                read = over_rows("mul", read, own, inner)
+            return self._expert(read, expert, inner)
 
         made = b.full(0.0, F32, (pairs, width))
         made = each_run(b, ends, made, own, self._named)
         made = b.value("take", made, places, axis=0)
         made = b.value("reshape", made, shape=(count, k, width))
-        return b.value("reduce", over_rows("mul", made, shares, b), axes=(1,), kind="add")
+        made = made if sorted is not None else over_rows("mul", made, shares, b)
+        return b.value("reduce", made, axes=(1,), kind="add")
 
     def _ends(self, experts: Value, pairs: Dim) -> Value:
         """Where the run of each expert ends in the sorted ones, i64[experts]."""
@@ -229,7 +261,7 @@ class _Mixture:
             return b.value("add", y, b.broadcast_to(bias, tensor_type(y).shape))
 
         if not self.c.architecture.is_gated:
-            hidden = _active(product(x, "up"), self.c.architecture.activation, b)
+            hidden = active(product(x, "up"), self.c.architecture.activation, b)
             return product(hidden, "down")
         if self.is_joined:
             gate, up = self._apart(product(x, "gate_up"), b)

@@ -31,7 +31,7 @@ class LatentAttention:
         self.c, self.weights, self.b, self.name = c, weights, weights.builder, name
         self.norm, self.turn = norm, turn
         self.value = heads.value_length
-        self.length, self.turned = c.value_length, c.rope.length
+        self.length, self.turned = c.attention[0].value_length, c.rope.length
         self.plain = heads.key_length - self.turned  # features of a query that are not rotated
 
     def projections(self, x: Value) -> tuple[Value, Value, Value]:

@@ -12,7 +12,7 @@ from ingot.compiler.ir.dataclass import dataclass
 
 __all__ = ["Rope", "read_rope"]
 
-_KINDS = ("none", "default", "linear", "llama3", "longrope", "yarn")
+_KINDS = ("none", "default", "linear", "llama3", "longrope", "proportional", "yarn")
 
 
 class _Keys(Protocol):
@@ -42,6 +42,7 @@ class Rope:
     factors: tuple[float, ...] = ()
     long: tuple[float, ...] = ()
     magnitude: float = 1.0  # by which yarn multiplies queries and keys of latents
+    is_plain: bool = False  # factors that a file has as a tensor are for others
 
 
 def read_rope(keys: _Keys, length: int, context: int, log_unit: float) -> Rope:
@@ -52,7 +53,8 @@ def read_rope(keys: _Keys, length: int, context: int, log_unit: float) -> Rope:
     scale = keys.number("rope.scaling.attn_factor", 1.0)
     if kind not in _KINDS:
         keys.problems.append(
-            f"positions are scaled as {kind!r}, expected linear, llama3, longrope or yarn"
+            f"positions are scaled as {kind!r}, expected linear, llama3, longrope, "
+            "proportional or yarn"
         )
     if base <= 1:
         keys.problems.append(f"the base of rotations is {base}, expected more than 1")
@@ -78,7 +80,15 @@ def read_rope(keys: _Keys, length: int, context: int, log_unit: float) -> Rope:
             for name in ("short", "long")
         )
         return Rope(base, length, 1.0, scale, original, short, long)
+    if kind == "proportional":
+        return Rope(base, length, 1.0, scale, original, _first(keys, length))
     return Rope(base, length, 1.0, scale, original)
+
+
+def _first(keys: _Keys, length: int) -> tuple[float, ...]:
+    """Only a share of the pairs, those in front, turn."""
+    turned = int(min(keys.number("rope.scaling.share", 1.0), 1.0) * length // 2)
+    return (1.0,) * turned + (math.inf,) * (length // 2 - turned)
 
 
 def _yarn(

@@ -29,7 +29,9 @@ def sketched(c: Configuration, tensors: Mapping[str, GgufTensor]) -> Configurati
             parts.setdefault(number, []).append((part, tensor.type.name, tensor.shape))
     kinds: dict[object, int] = {}
     for layer in range(c.layers):
-        kind = (c.windows[layer], c.rotated[layer], *parts.get(str(layer), ()))
+        own = (c.windows[layer], c.rotated[layer], c.sources[layer] == layer)
+        kind = (*own, *c.thresholds[layer : layer + 1], *parts.get(str(layer), ()))
         kinds.setdefault(kind, layer)
-    chosen = tuple(dict.fromkeys((*kinds.values(), c.layers - 1)))
+    some = {*kinds.values(), c.layers - 1}
+    chosen = tuple(sorted(some | {c.sources[layer] for layer in some}))
     return replace(c, sketched=chosen if len(chosen) * _SHARE <= c.layers else ())

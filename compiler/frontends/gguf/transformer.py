@@ -13,10 +13,12 @@ import numpy as np
 
 from ingot.compiler.frontends.gguf.cache import Cache
 from ingot.compiler.frontends.gguf.configuration import Configuration
-from ingot.compiler.frontends.gguf.feed_forward import feed_forward
+from ingot.compiler.frontends.gguf.feed_forward import feed_forward, mixture
 from ingot.compiler.frontends.gguf.latent import LatentAttention
+from ingot.compiler.frontends.gguf.layer_inputs import LayerInputs
 from ingot.compiler.frontends.gguf.pieces import capped, over_rows, part, times
 from ingot.compiler.frontends.gguf.recurrent import RecurrentLayer
+from ingot.compiler.frontends.gguf.streams import Streams
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
@@ -48,19 +50,37 @@ class Transformer:
         x = self._scaled(self.weights.embedding(ids, self.c.width), self.c.embedding_scale)
         if "position_embd.weight" in self.weights:
             x = self.b.value("add", x, self._placed())
-        for layer in self.c.built:
-            with self.b.at(f"blk.{layer}"):
-                x = self._layer(x, layer)
+        if self.c.layer_input:
+            self.inputs = LayerInputs(self.c, self.weights, self._norm, ids, x)
+        x = self._through_layers(x, rows)
         with self.b.at("output"):
-            if isinstance(rows, Value):
-                last = self.b.value("take", x, rows, axis=0)
-            else:
-                last = self._part(x, 0, self.count - rows, self.count)
             is_lfm = "token_embd_norm.weight" in self.weights
             norm = "token_embd_norm" if is_lfm else "output_norm"
-            x = self.weights.output(self._norm(last, norm))
+            x = self.weights.output(self._norm(x, norm))
             x = self._scaled(x, self.c.logit_scale)
             return capped(x, self.c.logit_cap, self.b)
+
+    def _through_layers(self, x: Value, rows: Dim | Value) -> Value:
+        """What the layers make of x[count, width], of the tokens behind which logits are asked."""
+        if self.c.streams == 1:
+            for layer in self.c.built:
+                with self.b.at(f"blk.{layer}"):
+                    x = self._layer(x, layer)
+            return self._chosen(x, rows)
+        streams = Streams(self.c, self.weights, self._norm)
+        versions = streams.of(x)
+        for layer in self.c.built:
+            with self.b.at(f"blk.{layer}"):
+                predicted = streams.predicted(versions, layer)
+                made = self._layer(predicted[0], layer)
+                versions = streams.corrected(predicted, made, layer, self.inputs)
+        return streams.joined([self._chosen(each, rows) for each in versions])
+
+    def _chosen(self, x: Value, rows: Dim | Value) -> Value:
+        """Rows of x[count, width]: the last ones, or those of these numbers."""
+        if isinstance(rows, Value):
+            return self.b.value("take", x, rows, axis=0)
+        return self._part(x, 0, self.count - rows, self.count)
 
     def _kinds(self) -> list[bool]:
         """Whether layers that are rotated have windows: the answers there are."""
@@ -73,7 +93,7 @@ class Transformer:
         first = first if f"{first}.weight" in self.weights else f"{name}.attn_norm"
         normed = self._norm(x, first) if architecture.has_norms_before else x
         if self.c.networks[layer]:
-            y = feed_forward(self.c, self.weights, normed, name, self._norm)
+            y = feed_forward(self.c, self.weights, normed, layer, self._norm)
         else:
             mix = self._attention
             if self.c.convolved[layer]:
@@ -83,12 +103,43 @@ class Transformer:
             return self.b.value("add", x, y)
         front, before = f"{name}.{architecture.network_norm}", x
         x = self._added(x, y, f"{name}.post_attention_norm", front)
+        if f"{name}.laurel_l.weight" in self.weights:
+            x = self._times(self.b.value("add", x, self._augmented(normed, name)), 0.5**0.5)
         if not self.c.is_parallel:
             normed = self._norm(x, front) if architecture.has_norms_before else x
         elif f"{front}.weight" in self.weights:
             normed = self._norm(before, front)
-        y = feed_forward(self.c, self.weights, normed, name, self._norm)
-        return self._added(x, y, f"{name}.post_ffw_norm", front)
+        y = feed_forward(self.c, self.weights, normed, layer, self._norm)
+        if f"{name}.pre_ffw_norm_2.weight" in self.weights:
+            y = self._beside_experts(x, y, name)
+        x = self._added(x, y, f"{name}.post_ffw_norm", front)
+        if self.c.layer_input and self.c.streams == 1:
+            x = self.b.value("add", x, self.inputs.made(x, layer))
+        if f"{name}.layer_output_scale.weight" in self.weights:
+            scale = self.weights.vector(f"{name}.layer_output_scale.weight", 1)
+            scale = self._reshaped(scale)
+            x = self._product(x, self.b.broadcast_to(scale, tensor_type(x).shape))
+        return x
+
+    def _augmented(self, x: Value, name: str) -> Value:
+        """x[count, width] and what two small products make of it."""
+        rank = self.weights.rows(f"{name}.laurel_r.weight")
+        y = self.weights.linear(x, f"{name}.laurel_l", rank)
+        y = self.weights.linear(y, f"{name}.laurel_r", self.c.width)
+        return self.b.value("add", x, self._norm(y, f"{name}.laurel_post_norm"))
+
+    def _beside_experts(self, x: Value, y: Value, name: str) -> Value:
+        """The sum of y, which a network made of x[count, width], and of what experts make."""
+        scale = self.weights.vector(f"{name}.ffn_gate_inp.scale", self.c.width)
+        scale = self.b.broadcast_to(scale, tensor_type(x).shape)
+        routed = self._times(self._product(self._bare_norm(x), scale), self.c.width**-0.5)
+        made = self._norm(x, f"{name}.pre_ffw_norm_2")
+        made = mixture(self.c, self.weights, made, name, routed)
+        parts = [
+            self._norm(each, f"{name}.post_ffw_norm_{place}")
+            for place, each in enumerate((y, made), 1)
+        ]
+        return self.b.value("add", *parts)
 
     def _added(self, x: Value, y: Value, norm: str, front: str) -> Value:
         """x, and y behind its norm, if there is one that does not stand in front of networks;
@@ -107,12 +158,7 @@ class Transformer:
         length = known_dim(shape[-1])
         if self.c.architecture.is_centered:
             x = over_rows("sub", x, self._mean(x, length), b)
-        mean = self._mean(b.value("mul", x, x), length)
-        epsilon = b.full(self.c.epsilon, F32, shape[:-1])
-        factor = b.value("rsqrt", b.value("add", mean, epsilon))
-        dimensions = tuple(range(len(shape) - 1))
-        factor = b.value("broadcast", factor, shape=shape, dimensions=dimensions)
-        y = b.value("mul", x, factor)
+        y = self._bare_norm(x)
         if self.c.architecture.has_bare_norms:
             return y
         weight = b.broadcast_to(self.weights.vector(f"{name}.weight", length), shape)
@@ -121,6 +167,13 @@ class Transformer:
             return y
         bias = self.weights.vector(f"{name}.bias", length)
         return b.value("add", y, b.broadcast_to(bias, shape))
+
+    def _bare_norm(self, x: Value) -> Value:
+        """x / rms(x) over the last axis."""
+        b, shape = self.b, tensor_type(x).shape
+        mean = self._mean(b.value("mul", x, x), known_dim(shape[-1]))
+        epsilon = b.full(self.c.epsilon, F32, shape[:-1])
+        return over_rows("mul", x, b.value("rsqrt", b.value("add", mean, epsilon)), b)
 
     def _mean(self, x: Value, length: int) -> Value:
         """That of the last axis."""
@@ -184,44 +237,50 @@ class Transformer:
             latent = LatentAttention(c, c.latent, self.weights, name, self._norm, turn)
             y = latent.values(self.cache.attend(*latent.projections(x), layer, None))
             return self.weights.linear(y, f"{name}.attn_output", c.width)
-        q, k, v = self._projections(x, name)
-        v = self._limited(v)
+        heads, source = c.attention[layer], c.sources[layer]
+        q, *own = self._projections(x, layer)
         gate = None
         if c.architecture.gates_attention:
-            pairs = self._reshaped(q, self.count, c.heads, 2 * c.key_length)
+            pairs = self._reshaped(q, self.count, c.heads, 2 * heads.key_length)
             q, gate = (
                 self._reshaped(
-                    self._part(pairs, 2, start, start + c.key_length),
-                    *(self.count, c.heads * c.key_length),
+                    self._part(pairs, 2, start, start + heads.key_length),
+                    *(self.count, c.heads * heads.key_length),
                 )
-                for start in (0, c.key_length)
+                for start in (0, heads.key_length)
             )
-        q = self._heads(q, c.heads, c.key_length, f"{name}.attn_q_norm", layer)
-        k = self._heads(k, c.kv_heads, c.key_length, f"{name}.attn_k_norm", layer)
-        if self.warmth is not None:
+        q = self._heads(q, c.heads, heads.key_length, f"{name}.attn_q_norm", layer)
+        if self.warmth is not None and not (c.architecture.warms_still and c.rotated[layer]):
             warmth = self.b.value(
                 "broadcast", self.warmth, shape=tensor_type(q).shape, dimensions=(0,)
             )
             q = self._product(q, warmth)
-        v = self._reshaped(v, self.count, c.kv_heads, c.value_length)
         sinks = f"{name}.attn_sinks.weight"
         given = self.weights.vector(sinks, c.heads) if sinks in self.weights else None
-        y = self.cache.attend(q, k, v, layer, given)
+        if source == layer:
+            k, v = own
+            k = self._heads(k, heads.count, heads.key_length, f"{name}.attn_k_norm", layer)
+            v = self._reshaped(self._limited(v), self.count, heads.count, heads.value_length)
+            v = self._bare_norm(v) if c.architecture.has_bare_values else v
+            y = self.cache.attend(q, k, v, layer, given)
+        else:
+            y = self.cache.attend_to(q, layer, source, given)
         if f"{name}.attn_sub_norm.weight" in self.weights:
             y = self._norm(y, f"{name}.attn_sub_norm")
         if gate is not None:
             y = self._product(y, self.b.value("logistic", gate))
         return self.weights.linear(y, f"{name}.attn_output", c.width)
 
-    def _projections(self, x: Value, name: str) -> Sequence[Value]:
-        """Queries, keys and values of all heads."""
-        c = self.c
-        turned = c.rope.length if c.architecture.is_interleaved else 0
-        queries = c.heads * c.key_length * (2 if c.architecture.gates_attention else 1)
-        lengths = (queries, c.kv_heads * c.key_length, c.kv_heads * c.value_length)
+    def _projections(self, x: Value, layer: int) -> Sequence[Value]:
+        """Queries of all heads, and keys and values where the layer has some of its own."""
+        c, name, heads = self.c, f"blk.{layer}", self.c.attention[layer]
+        rope = c.local_rope if c.has_window(layer) else c.rope
+        turned = rope.length if c.architecture.is_interleaved else 0
+        queries = c.heads * heads.key_length * (2 if c.architecture.gates_attention else 1)
+        lengths = (queries, heads.count * heads.key_length, heads.count * heads.value_length)
         if f"{name}.attn_qkv.weight" in self.weights:
             joined = self.weights.linear(x, f"{name}.attn_qkv", sum(lengths))
-            groups = c.kv_heads if c.architecture.joins_heads else 1
+            groups = heads.count if c.architecture.joins_heads else 1
             parts = self._reshaped(joined, self.count, groups, sum(lengths) // groups)
             ends = np.cumsum(lengths).tolist()
             q, k, v = (
@@ -231,12 +290,16 @@ class Transformer:
                 )
                 for end, length in zip(ends, lengths, strict=True)
             )
-            return [self._halves(q, c.heads, turned), self._halves(k, c.kv_heads, turned), v]
-        turns = ((c.heads, turned), (c.kv_heads, turned), (c.kv_heads, 0))
-        return [
-            self.weights.linear(x, f"{name}.attn_{part}", length, turn)
-            for part, length, turn in zip("qkv", lengths, turns, strict=True)
+            return [self._halves(q, c.heads, turned), self._halves(k, heads.count, turned), v]
+        turns = ((c.heads, turned), (heads.count, turned), (heads.count, 0))
+        kinds = "qkv" if c.sources[layer] == layer else "q"
+        if c.architecture.has_bare_values and f"{name}.attn_v.weight" not in self.weights:
+            kinds = kinds.removesuffix("v")
+        made = [
+            self.weights.linear(x, f"{name}.attn_{kind}", length, turn)
+            for kind, length, turn in zip(kinds, lengths, turns, strict=False)
         ]
+        return [*made, made[1]] if kinds == "qk" else made
 
     def _halves(self, x: Value, heads: int, paired: int) -> Value:
         """x[count, length], the pairs of neighbours in the first features of heads as halves."""
@@ -273,15 +336,17 @@ class Transformer:
         x = self._limited(x)
         if self.c.rotated[layer]:
             x = self._rotated(x, length, layer)
+            x = self._bare_norm(x) if self.c.unit_heads else x
         return self._norm(x, norm) if is_normed and not is_whole and turns_first else x
 
     def _rotated(self, x: Value, length: int, layer: int) -> Value:
-        turned = self.c.rope.length
+        is_local = self.c.has_window(layer)
+        turned = (self.c.local_rope if is_local else self.c.rope).length
         half = turned // 2
         a, b = self._part(x, 2, 0, half), self._part(x, 2, half, turned)
         cosine, sine = (
             self.b.value("broadcast", each, shape=tensor_type(a).shape, dimensions=(0, 2))
-            for each in self.turns[self.c.has_window(layer)]
+            for each in self.turns[is_local]
         )
         parts = [
             self.b.value("sub", self._product(a, cosine), self._product(b, sine)),
@@ -293,25 +358,21 @@ class Transformer:
 
     def _turns(self, is_local: bool) -> tuple[Value, Value]:
         """Cosines and sines f32[count, rope_length / 2] of the tokens' angles."""
-        c, b, count = self.c, self.b, self.count
-        half = c.rope.length // 2
-        base = (is_local and c.architecture.local_rope_base) or c.rope.base
-        architecture = c.architecture
-        is_plain = is_local and (architecture.local_rope_base or architecture.has_plain_windows)
-        steps = base ** (-2.0 * np.arange(half) / c.rope.length)
-        if not is_plain:
-            factors = (c.rope.long if self.is_long else ()) or c.rope.factors or 1
-            steps = steps / c.rope.divisor / np.array(factors)
+        b, count, rope = self.b, self.count, self.c.local_rope if is_local else self.c.rope
+        half = rope.length // 2
+        factors = (rope.long if self.is_long else ()) or rope.factors or 1
+        steps = rope.base ** (-2.0 * np.arange(half) / rope.length)
+        steps = steps / rope.divisor / np.array(factors)
         frequencies = b.constant(steps.astype(np.float32))
-        stored = self.weights.rope_factors(half, self.is_long)
+        stored = None if rope.is_plain else self.weights.rope_factors(half, self.is_long)
         if stored is not None:
             frequencies = b.value("div", frequencies, stored)
         positions = self._positions()
         positions = b.value("broadcast", positions, shape=(count, half), dimensions=(0,))
         angles = b.value("mul", positions, b.broadcast_to(frequencies, (count, half)))
         turns = [b.value(name, angles) for name in ("cos", "sin")]
-        if c.rope.scale != 1 and not is_plain:
-            turns = [self._times(each, c.rope.scale) for each in turns]
+        if rope.scale != 1:
+            turns = [self._times(each, rope.scale) for each in turns]
         return turns[0], turns[1]
 
     def _placed(self) -> Value:
@@ -326,11 +387,13 @@ class Transformer:
         return self.b.value("convert", self.cache.positions, dtype=F32)
 
     def _warmth(self) -> Value:
-        """Factors of queries, f32[count]: 1 + scale * log(1 + position / original), of whole
+        """Factors of queries, f32[count]: 1 + scale * log(1 + position / length), of whole
         quotients."""
         c, b, shape = self.c, self.b, (self.count,)
-        length = b.full(c.rope.original, F32, shape)
-        steps = b.value("floor", b.value("div", self._positions(), length))
+        length, positions = b.full(c.temperature_length, F32, shape), self._positions()
         one = b.full(1.0, F32, shape)
+        if c.architecture.warms_still:
+            positions = b.value("add", positions, one)
+        steps = b.value("floor", b.value("div", positions, length))
         logarithm = b.value("log", b.value("add", steps, one))
         return b.value("add", self._times(logarithm, c.temperature_scale), one)

@@ -73,6 +73,10 @@ class Weights:
     def __contains__(self, name: str) -> bool:
         return name in self.file.tensors
 
+    def leave(self, unused: Sequence[str]) -> None:
+        """Tensors that the network may have and does not use."""
+        self.read.update(unused)
+
     def check(self, architecture: str, layers: range) -> None:
         """CompileError: tensors are missing or wrong, or belong to nothing. Those of `layers` are
         left out."""
@@ -118,7 +122,7 @@ class Weights:
             y = self.columns_of(y, name, heads)
             if self.adapters is not None and name in self.adapters:
                 y = self.adapters.added(y, x, name, heads, self.builder)
-            if f"{name}.scale" in self:
+            if f"{name}.scale" in self and self.rows(f"{name}.scale") == 1:
                 scale = self._numbers(f"{name}.scale", (1,))
                 shape = tensor_type(y).shape
                 scale = self.builder.value("reshape", scale, shape=())
@@ -154,6 +158,16 @@ class Weights:
     def positions(self, places: Value, shape: tuple[int, int]) -> Value:
         """Rows of the table of positions, which has this shape."""
         return self._rows("position_embd.weight", places, shape, False)
+
+    def rows_of(self, name: str, ids: Value, width: int) -> Value:
+        """Rows of a table, f32[s, width]; the first one for ids that it has not."""
+        tensor, b = self.file.tensors.get(name), self.builder
+        count = 1 if tensor is None else tensor.shape[0]
+        if count < self.vocabulary:
+            type = tensor_type(ids)
+            least, end = (b.full(each, type.dtype, type.shape) for each in (0, count))
+            ids = b.value("select", b.value("compare", ids, end, direction="lt"), ids, least)
+        return self._rows(name, ids, (count, width), False)
 
     def _rows(self, name: str, ids: Value, shape: tuple[int, int], is_read_twice: bool) -> Value:
         """Rows of a table. `is_read_twice`: products read it, too."""

@@ -2,12 +2,14 @@
 and peft.npz, what PEFT makes of some with adapters.
 
 Needs torch, transformers and peft (5.23 and 0.21 made the files); run from the root of the
-repository: python -m tests.compiler.frontends.checkpoint.regenerate
+repository: python -m tests.compiler.frontends.checkpoint.regenerate [MODEL ...], the models whose
+logits are to be made anew; without any those that the files lack.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import numpy as np
@@ -44,7 +46,7 @@ def _described(name: str, folder: Any) -> tuple[str, Any]:
         key: list(each.shape) for key, each in load_file(folder / "model.safetensors").items()
     }
     written = json.loads((folder / "config.json").read_text())
-    write_folder(folder, written, weights_of(shapes, name.startswith("gemma")))
+    write_folder(folder, written, weights_of(name, shapes))
     model = auto.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
     with torch.no_grad():
         logits = model(torch.tensor(IDS[None].astype(np.int64))).logits[0].numpy()
@@ -71,13 +73,16 @@ def main() -> None:
     import tempfile
     from pathlib import Path
 
-    adapted: dict[str, Any] = {}
+    with np.load(ADAPTED) as before:
+        adapted = {name: before[name] for name in before if name in WITH_ADAPTERS}
     for name in WITH_ADAPTERS:
-        with tempfile.TemporaryDirectory() as folder:
-            adapted[name] = _adapted(name, Path(folder))
+        if name not in adapted or WITH_ADAPTERS[name][0] in sys.argv[1:]:
+            with tempfile.TemporaryDirectory() as folder:
+                adapted[name] = _adapted(name, Path(folder))
     np.savez_compressed(ADAPTED, **adapted)
-    found: dict[str, Any] = {}
-    for name in MODELS:
+    with np.load(EXPECTED) as before:
+        found = {name: before[name] for name in before if name.removesuffix(".json") in MODELS}
+    for name in sys.argv[1:] or [name for name in MODELS if name not in found]:
         with tempfile.TemporaryDirectory() as folder:
             found[f"{name}.json"], found[name] = _described(name, Path(folder))
     np.savez_compressed(EXPECTED, **found)

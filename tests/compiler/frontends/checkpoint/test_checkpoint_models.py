@@ -173,6 +173,27 @@ def test_what_is_wrong_is_told_with_the_names_of_the_folder(tmp_path: Path) -> N
         ingot.compile(tmp_path, weights="int3")
 
 
+def test_chunks_of_positions_are_the_longest_text(tmp_path: Path) -> None:
+    config, weights, _ = read_model("llama4")
+    write_folder(tmp_path, config | {"attention_chunk_size": 8}, weights)
+    assert import_checkpoint(tmp_path).functions["prefill"].symbols["s"] == (1, 8)
+    with pytest.raises(
+        ingot.CompileError, match="capacity is 9, but layers of the model see chunk"
+    ):
+        import_checkpoint(tmp_path, capacity=9)
+
+
+def test_what_single_layers_have_is_checked(tmp_path: Path) -> None:
+    text = _refused(tmp_path, {"num_kv_shared_layers": 3}, "gemma4")
+    assert "the key 'num_kv_shared_layers' is 3, but no layer in front of these has keys" in text
+    text = _refused(tmp_path, {"per_layer_config": {"0": {"head_dim": 8}}}, "gemma4")
+    assert "per_layer_config is {'0': {'head_dim': 8}}, which is not supported" in text
+    text = _refused(tmp_path, {"activation_sparsity_pattern": [0.5, 2]}, "gemma3n")
+    assert "the key 'activation_sparsity_pattern' is [0.5, 2], expected 0 to 1" in text
+    text = _refused(tmp_path, {"activation_sparsity_pattern": [0.5]}, "gemma3n")
+    assert "expected a number for each layer" in text
+
+
 def test_joined_experts_that_are_square_are_refused(tmp_path: Path) -> None:
     config, weights, _ = read_model("qwen3 experts of images")
     config["text_config"]["moe_intermediate_size"] = 32

@@ -2,12 +2,14 @@
 tokens.npz: how it cuts texts, by tokens of which as many reach over cuts as there may be.
 
 Needs llama-cpp-python (0.3.36 made the file); run from the root of the repository:
-python -m tests.compiler.frontends.gguf.regenerate
+python -m tests.compiler.frontends.gguf.regenerate [MODEL ...], the models whose logits are
+to be made anew; without any those that the file lacks.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -62,14 +64,16 @@ def _cut(path: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    found = {}
+    expected = Path(__file__).parent / "llama_cpp.npz"
+    with np.load(expected) as before:
+        found = {name: before[name] for name in before if name in PEER_SHAPES}
     with tempfile.TemporaryDirectory() as folder:
-        for name, shape in PEER_SHAPES.items():
-            path = Path(folder) / "model.gguf"
-            write_model(path, shape, tokenizer=KEYS)
+        path = Path(folder) / "model.gguf"
+        for name in sys.argv[1:] or [name for name in PEER_SHAPES if name not in found]:
+            write_model(path, PEER_SHAPES[name], tokenizer=KEYS)
             found[name] = _last_logits(path)
-        np.savez_compressed(CUT, **_cut(Path(folder) / "model.gguf"))
-    np.savez(Path(__file__).parent / "llama_cpp.npz", **found)
+        np.savez_compressed(CUT, **_cut(path))
+    np.savez(expected, **found)
 
 
 if __name__ == "__main__":

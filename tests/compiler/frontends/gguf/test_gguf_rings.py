@@ -17,7 +17,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.ir.verifier import verify
 from ingot.hal.gguf import Gguf
-from tests.support.language import KEYS, SHAPES, write_model
+from tests.support.language import KEYS, SHAPES, UNDEFINED, write_model
 from tests.support.language_logits import logits
 
 IDS = np.random.default_rng(2).integers(0, 100, 160).astype(np.int32)
@@ -81,3 +81,19 @@ def test_a_compiled_ring_is_written_in_place(tmp_path: Path) -> None:
     for ids in (IDS[:120], IDS[:40]):  # what can be taken back, and what is computed anew
         language.hold(ids.tolist())
         _close(model.state()["logits"].numpy(), expected[len(ids) - 1])
+
+
+def test_layers_that_attend_to_the_rings_of_others(tmp_path: Path) -> None:
+    """One prompt and many calls; the last layers have no caches."""
+    path, shape = tmp_path / "model.gguf", replace(UNDEFINED["gemma4"], context=256)
+    write_model(path, replace(shape, vocabulary=264))
+    module, parameters = import_gguf(path), Gguf(path).parameters()
+    layers = [key.split(".")[1] for key in module.variables if key.endswith(".k")]
+    assert layers == ["0", "1"]
+    (expected,) = interpret(module, "prefill", [IDS], parameters, {})
+    state: dict[str, Any] = {}
+    for start, end in ((0, 70), (70, 71), (71, 158)):
+        interpret(module, "prefill", [IDS[start:end]], parameters, state)
+    for id in IDS[158:]:
+        (got,) = interpret(module, "decode", [id], parameters, state)
+    _close(got, expected)

@@ -250,21 +250,23 @@ class _Run:
             np.reshape(0 if isinstance(each.type, MemoryType) else self.values[each], (-1, 1, 1, 1))
             for each in op.operands
         ]
-        rows, words, segments = (np.arange(max(int(np.max(each)), 0)) for each in at[9:])
+        at[10] = at[10] * dot.lines
+        rows, words, segments = (np.arange(max(int(np.max(each)), 0)) for each in at[10:])
         segment, word, column = segments[:, None, None], words[:, None], np.arange(16 * dot.panels)
-        alive = self.active.reshape(-1, 1, 1, 1) & (segment < at[11]) & (word < at[10])
-        places = at[1] + segment * at[3] + word + rows * at[2]
-        a = self.words_of(op, 0, places, alive & (rows < at[9]))
-        places = at[5] + segment * at[7] + 16 * word + column // 16 * at[6] + column % 16
-        b = self.words_of(op, 4, places, alive & (column >= 0))
-        sums = np.zeros((len(a), len(rows), len(column)), dtype_of(op.operands[8]).numpy)
+        alive = self.active.reshape(-1, 1, 1, 1) & (segment < at[12]) & (word < at[11])
+        line, row = np.divmod(rows, np.maximum(at[10] // dot.lines, 1))
+        places = at[1] + segment * at[4] + word + row * at[2] + line * at[3]
+        a = self.words_of(op, 0, places, alive & (rows < at[10]))
+        places = at[6] + segment * at[8] + 16 * word + column // 16 * at[7] + column % 16
+        b = self.words_of(op, 5, places, alive & (column >= 0))
+        sums = np.zeros((len(a), len(rows), len(column)), dtype_of(op.operands[9]).numpy)
         for s, k in np.ndindex(len(segments), len(words)):
             left = a[:, s, k, :, None].repeat(len(column), 2)
             right = b[:, s, k, None].repeat(len(rows), 1)
             sums = _dot_words(left, right, sums, dot)
         indices = np.zeros((len(a), 1, 1), int) + rows[:, None] * len(column) + column
-        alive = self.active[:, None, None] & (rows[:, None] < at[9][:, 0])
-        self.write(op, indices, np.broadcast_to(alive, indices.shape), sums, 8)
+        alive = self.active[:, None, None] & (rows[:, None] < at[10][:, 0])
+        self.write(op, indices, np.broadcast_to(alive, indices.shape), sums, 9)
 
     def words_of(self, op: Op, operand: int, indices: Array, mask: Array) -> Array:
         """The words of a memory, 0 beside the mask."""

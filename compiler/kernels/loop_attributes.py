@@ -104,10 +104,12 @@ class Tiles(Attributes):
 
 @dataclass(frozen=True)
 class DotTiles(Attributes):
-    """Of `loop.dot_tiles`: what the words of either side hold, and how many panels there are."""
+    """Of `loop.dot_tiles`: what the words of either side hold, and how many lines of rows and how
+    many panels there are."""
 
     left: DType
     right: DType
+    lines: int
     panels: int
 
 

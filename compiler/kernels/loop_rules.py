@@ -291,7 +291,7 @@ def shape_tiles(op: Op) -> tuple[Type, ...]:
 
 def dot_tiles(op: Op) -> tuple[Type, ...]:
     dot = DotTiles.of(op)
-    left, right, sums = (op.operands[place] for place in (0, 4, 8))
+    left, right, sums = (op.operands[place] for place in (0, 5, 9))
     for side in (left, right):
         require(_element(side).name == "i32", f"takes words of i32, not {side.type}")
     is_bytes = all(each.is_integer and each.bits == 8 for each in (dot.left, dot.right))
@@ -300,7 +300,8 @@ def dot_tiles(op: Op) -> tuple[Type, ...]:
     require(is_bytes or is_halves, f"multiplies bytes, i8 or u8, or bf16, not {pair}")
     wanted = "i32" if is_bytes else "f32"
     require(_element(sums).name == wanted, f"stores sums of {wanted}, not {sums.type}")
-    require(dot.panels in (1, 2), f"takes one panel or two, not {dot.panels}")
+    fits = dot.panels in (1, 2) and dot.lines in (1, 2)
+    require(fits, f"takes one or two lines and panels, not {dot.lines} and {dot.panels}")
     own = defined_by(sums, "loop.scratch") is not None
     require(own, "sums are in memory of the kernel's own")
     return ()

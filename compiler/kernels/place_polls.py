@@ -134,7 +134,7 @@ def _cost(op: Op) -> int:
         return 8 * lanes_of(op.result)  # they may come from memory, one by one
     if op.name == "loop.dot_tiles":
         # about 72 cycles for 16 words of 32 rows and columns
-        words, segments = (_number(value) or _FEW for value in op.operands[10:])
+        words, segments = (_number(value) or _FEW for value in op.operands[11:])
         return 5 * words * segments
     return _FUNCTION if op.name in COSTLY or op.name in MATH_FUNCTIONS else _COSTS.get(op.name, 1)
 

@@ -410,16 +410,17 @@ def _tile_ops() -> None:
         attributes=Tiles,
     )
     _row(
-        "loop.dot_tiles(left: memory, left_at: index, pitch: index, left_step: index, "
-        "right: memory, right_at: index, panel_pitch: index, right_step: index, sums: memory, "
-        "rows: index, words: index, segments: index)",
+        "loop.dot_tiles(left: memory, left_at: index, pitch: index, line_pitch: index, "
+        "left_step: index, right: memory, right_at: index, panel_pitch: index, right_step: index, "
+        "sums: memory, rows: index, words: index, segments: index)",
         "",
         rules.dot_tiles,
-        "Stores sums of products, in rows of 16 columns for each of `panels`: sums[row, panel, "
-        "column] = the sum over segments s and words k of left[left_at + s * left_step + row * "
-        "pitch + k] times right[right_at + s * right_step + panel * panel_pitch + 16 k + column], "
-        "as `loop.dot4` of bytes or `loop.dot2` multiply words. Rows are 1 to 32; fewer than 16 "
-        "are the last ones of all, and 15 rows of sums in front of them may change.",
+        "Stores sums of products, rows of 16 columns for each of `panels`, of each of `lines`: "
+        "sums[line, row, panel, column] = the sum over segments s and words k of left[left_at + s "
+        "* left_step + line * line_pitch + row * pitch + k] times right[right_at + s * right_step "
+        "+ panel * panel_pitch + 16 k + column], as `loop.dot4` of bytes or `loop.dot2` multiply "
+        "words. One line has 1 to 32 rows; if they are fewer than a tile has, they are the last "
+        "ones of all, and 15 rows of sums in front of them may change. Two have those of a tile.",
         "writes",
         attributes=DotTiles,
     )

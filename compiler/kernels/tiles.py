@@ -7,6 +7,8 @@ instruction stays in registers until it is stored; sums of tiles go through scra
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
@@ -24,13 +26,25 @@ from ingot.compiler.kernels.table import DotTiles, Tiles
 from ingot.compiler.kernels.words import Parts
 from ingot.hal.spec import dtype
 
-__all__ = ["PANELS", "ROWS", "SCRATCH", "TileProducts", "TileSide", "words_at_once"]
+__all__ = [
+    "PANELS",
+    "ROWS",
+    "SCRATCH",
+    "STEP_CYCLES",
+    "TILE",
+    "TileProducts",
+    "TileSide",
+    "words_at_once",
+]
 
-ROWS, PANELS = 32, 2
+TILE, STEP_CYCLES = 16, 18
+"""Rows of a tile, and words of a row, at most, and cycles of a product of two tiles."""
+
+ROWS, PANELS = 2 * TILE, 2
 """Rows and panels of a block of sums: as many tiles as there are hold it, and what it is made of.
-A product of 16 x 16 x 16 words takes 18 cycles so, with one tile of each 19 and more loads."""
+A product takes 18 cycles so, with one tile of each side 19 and more loads."""
 
-SCRATCH = (ROWS + 16) * PANELS * PANEL * 4
+SCRATCH = (ROWS + TILE) * PANELS * PANEL * 4
 """Bytes for sums, behind room for those of rows in front of the first."""
 
 FEWEST_ROWS, FEWEST_WORDS = 3, 4
@@ -47,30 +61,31 @@ def words_at_once(target: TargetInfo, parts: Parts | None, rows: Dim, words: Dim
         return 0
     if isinstance(rows, int) and rows < FEWEST_ROWS:
         return 0
-    steps = next(each for each in range(16, 0, -1) if words % each == 0)
+    steps = next(each for each in range(TILE, 0, -1) if words % each == 0)
     return steps if steps >= FEWEST_WORDS and words else 0
 
 
 @dataclass(frozen=True)
 class TileSide:
     """Words of a side: memory, where its first one is, and how far it is to the next row, or panel,
-    and to the next segment of what is summed."""
+    and to the next segment of what is summed, and of rows to the next line of them."""
 
     memory: Value
     at: Index
     pitch: Index
     step: Index = 0
+    line_pitch: Index = 0
 
 
 @dataclass(frozen=True)
 class TileProducts:
-    """Of one kernel, whose left side has `rows` rows in all. `room`: the byte of scratch from which
-    `SCRATCH` are there."""
+    """Of one kernel, whose left side has `rows` rows in all, or in a line. `room`: the byte of
+    scratch from which `SCRATCH` are there."""
 
     builder: LoopBuilder
     epilogue: Epilogue
     parts: Parts
-    rows: Dim
+    rows: Dim | Value
     words: int  # of a segment
     chunk: int  # of these at once
     room: int = 0
@@ -80,27 +95,55 @@ class TileProducts:
         b = self.builder
         b.append("loop.shape_tiles", [b.value(b.dim(self.rows))], None, Tiles(self.chunk))
 
+    def for_panels(
+        self, first: Index, last: Index, panels: Dim, body: Callable[[Index, int], None]
+    ) -> None:
+        """`body(panel, count)` for the panels in [first, last) of `panels`: twos, then one."""
+        b = self.builder
+        pairs = b.mul(b.div(b.sub(last, first), PANELS), PANELS)
+        with b.for_(0, pairs, PANELS) as loop:
+            body(b.add(first, loop.index), PANELS)
+        if not isinstance(panels, int) or panels % PANELS:
+            with b.for_(b.add(first, pairs), last) as loop:
+                body(loop.index, 1)
+
+    def for_rows(
+        self, rows: Index, tails: Sequence[int] | None, body: Callable[[Index, Index], None]
+    ) -> None:
+        """`body(count, first)` for blocks of rows. `tails`: the counts that may be left behind
+        whole blocks, if they are known."""
+        b = self.builder
+        if tails is None:
+            with b.for_(0, rows, ROWS) as loop:
+                body(b.min(b.sub(rows, loop.index), ROWS), loop.index)
+            return
+
+        def whole(height: int, offset: Index, _: object) -> tuple[()]:
+            body(height, offset)
+            return ()
+
+        for_row_tiles(b, rows, (ROWS, *tails), whole)
+
     def store(
         self,
         left: TileSide,
         right: TileSide,
-        segments: Index,
         place: tuple[Index, Index],
         count: tuple[Index, int],
+        segments: Index = 1,
+        lines: int = 1,
     ) -> None:
-        """The product of up to `ROWS` rows and `PANELS` panels, `count` of them, with its epilogue.
-        `place`: the row of the result, and its panel."""
+        """The product of up to `ROWS` rows, or two lines of a tile's, and `PANELS` panels, with its
+        epilogue. `place`: the row of the result, and its panel; `count`: of rows in a line, and of
+        panels."""
         b, (rows, panels) = self.builder, count
-        element = dtype("i32")
-        sums = b.scratch(self.room + (SCRATCH - ROWS * panels * PANEL * 4), element)
-        sides = [
-            each if isinstance(each, Value) else b.value(each)
-            for side in (left, right)
-            for each in (side.memory, side.at, side.pitch, side.step)
-        ]
-        counts = [b.value(each) for each in (rows, self.words, segments)]
-        b.append("loop.dot_tiles", [*sides, sums, *counts], None, DotTiles(*self.parts, panels))
-        self._finish(sums, rows, panels, place)
+        sums = b.scratch(self.room + SCRATCH - ROWS * panels * PANEL * 4, dtype("i32"))
+        numbers = (left.at, left.pitch, left.line_pitch if lines > 1 else 0, left.step)
+        operands = [left.memory, *map(b.value, numbers), right.memory]
+        operands += [*map(b.value, (right.at, right.pitch, right.step)), sums]
+        operands += map(b.value, (rows, self.words, segments))
+        b.append("loop.dot_tiles", operands, None, DotTiles(*self.parts, lines, panels))
+        self._finish(sums, b.mul(rows, lines), panels, place)
 
     def _finish(self, sums: Value, rows: Index, panels: int, place: tuple[Index, Index]) -> None:
         b, (first, panel) = self.builder, place

@@ -14,7 +14,7 @@ from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.product import Product, product_of
-from ingot.compiler.kernels.register_tile import PANEL, for_row_tiles
+from ingot.compiler.kernels.register_tile import PANEL
 from ingot.compiler.kernels.schedule import WANTED_WORKGROUPS
 from ingot.compiler.kernels.tiles import (
     PANELS,
@@ -93,12 +93,15 @@ class _Tiled:
             row, rows = 0, p.rows
         first = b.mul(b.workgroup(1 - self.row_axis), schedule.panels)
         last = b.min(b.add(first, schedule.panels), b.dim(self.panels))
-        pairs = b.mul(b.div(b.sub(last, first), PANELS), PANELS)
-        with b.for_(0, pairs, PANELS) as loop:
-            self._column(row, rows, b.add(first, loop.index), PANELS)
-        if not isinstance(self.panels, int) or self.panels % PANELS:
-            with b.for_(b.add(first, pairs), last) as loop:
-                self._column(row, rows, loop.index, 1)
+        tails = (p.rows % ROWS,) if isinstance(p.rows, int) and p.rows % ROWS else ()
+
+        def columns(panel: Index, panels: int) -> None:
+            def block(count: Index, offset: Index) -> None:
+                self._block(b.add(row, offset), count, panel, panels)
+
+            self.products.for_rows(rows, tails if isinstance(p.rows, int) else None, block)
+
+        self.products.for_panels(first, last, self.panels, columns)
         blocks = (p.rows, schedule.rows), (self.panels, schedule.panels)
         x, y = blocks[self.row_axis], blocks[1 - self.row_axis]
         flops = 2 * p.rows * p.columns * p.depth * 4
@@ -107,25 +110,9 @@ class _Tiled:
             (x[0], y[0], 1), (x[1], y[1], 1), flops, schedule, SCRATCH,
         )  # fmt: skip
 
-    def _column(self, row: Index, rows: Index, panel: Index, panels: int) -> None:
-        """All rows of a block, and one panel or two."""
-        b, known = self.b, self.p.rows
-        if not isinstance(known, int):
-            with b.for_(0, rows, ROWS) as loop:
-                live = b.min(b.sub(rows, loop.index), ROWS)
-                self._block(b.add(row, loop.index), live, panel, panels)
-            return
-
-        def body(height: int, offset: Index, _: object) -> tuple[()]:
-            self._block(b.add(row, offset), height, panel, panels)
-            return ()
-
-        tail = known % ROWS
-        for_row_tiles(b, rows, (ROWS, tail) if tail else (ROWS,), body)
-
     def _block(self, row: Index, rows: Index, panel: Index, panels: int) -> None:
         b, depth = self.b, self.depth
         x, w = (b.binding(each, self.p.left.dtype) for each in self.ordinals)
         left = TileSide(x, b.mul(row, depth), depth)
         right = TileSide(w, b.mul(panel, depth * PANEL), depth * PANEL)
-        self.products.store(left, right, 1, (row, panel), (rows, panels))
+        self.products.store(left, right, (row, panel), (rows, panels))

@@ -13,22 +13,26 @@ position. Pointwise convolutions are products (`contraction.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-from ingot.compiler.ir import Function, Op, Value
+from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, known_dim, known_dims, modulo, product, row_major_strides
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims, modulo, product
 from ingot.compiler.kernels.contraction_entry import root_of
-from ingot.compiler.kernels.convolution_entry import ConvolutionEntry
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.contraction import lower_contraction
+from ingot.compiler.kernels.lanes.convolution_sources import (
+    Convolution,
+    Gathering,
+    address,
+    stage,
+    stage_rows,
+    stage_width,
+)
+from ingot.compiler.kernels.lanes.convolution_tiles import in_tiles
 from ingot.compiler.kernels.loop import Index
 from ingot.compiler.kernels.panel import (
     Turn,
     is_long,
-    panel_lines,
-    unpack_panels,
-    unpacked_lines,
 )
 from ingot.compiler.kernels.product import is_pointwise
 from ingot.compiler.kernels.register_tile import (
@@ -44,7 +48,6 @@ from ingot.compiler.kernels.register_tile import (
     zero_tile,
 )
 from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS, shared_blocks
-from ingot.hal.spec import dtype
 
 __all__ = ["ConvolutionSchedule", "lower_convolution", "lower_direct_convolution"]
 
@@ -83,9 +86,12 @@ def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
     root = root_of(function)
     if is_pointwise(root):
         return lower_contraction(function, target)
-    convolution = _Convolution(function, root, target)
+    convolution = Convolution(function, root, target)
     staged = _staged_schedule(convolution, target)
     run = product(convolution.result.shape[1 if staged else 0 : -1])
+    tiled = in_tiles(convolution, target, run, by_rows=staged is not None)
+    if tiled is not None:
+        return tiled
     gathered = _gathered_schedule(convolution, target, run)
     if staged is not None and not (gathered and _skips(convolution, staged, gathered)):
         return _Staged(convolution, staged).lower()
@@ -96,89 +102,13 @@ def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
 
 def lower_direct_convolution(function: Function, target: TargetInfo) -> Kernel:
     """The same without scratch, whose grid is one of pixels for all shapes."""
-    return _Direct(_Convolution(function, root_of(function), target), target).lower()
-
-
-class _Convolution(ConvolutionEntry):
-    """What both schedules share."""
-
-    def __init__(self, function: Function, root: Op, target: TargetInfo) -> None:
-        super().__init__(function, root, words_for=target)
-        self.lanes = min(target.lanes(self.element), PANEL)
-        self.unpacked: Value | None = None
-        self.scratch_length = 0  # with what is unpacked
-
-    def line(
-        self, panel: Index, tile: TileShape, start: Index, turn: Turn | None = None
-    ) -> Callable[[Index, int], Value]:
-        """Reads vector v of weight step start + k; `turn`: as for `panel_lines`."""
-        binding = (self.ordinals[1], self.w.dtype)
-        if self.unpacked is not None:
-            return unpacked_lines(self.builder, self.unpacked, tile, start)
-        weight = (binding, self.factor, self.depth)
-        return panel_lines(self.builder, *weight, panel, tile, start, turn)
-
-    def unpack(self, panel: Index, tile: TileShape, offset: int) -> None:
-        """Let `line` read narrow weights from scratch, `offset` bytes in, if they fit there."""
-        lines = -(-known_dim(self.depth) // 4) * 4  # whole ones of any dtype
-        length = offset + lines * tile.panels * PANEL * self.element.bytes
-        self.unpacked = None
-        if self.w.dtype.bytes < 4 and length <= MOST_SCRATCH:
-            self.scratch_length = max(self.scratch_length, length)
-            b, binding = self.builder, (self.ordinals[1], self.w.dtype)
-            depth = b.dim(self.depth)
-            self.unpacked = b.scratch(offset, self.element)
-            unpack_panels(b, binding, self.depth, panel, tile, self.unpacked, (0, depth))
-
-    def fill(self, target: Index, count: int) -> None:
-        """Zeros in scratch."""
-        b, lanes = self.builder, self.lanes
-        zero = b.constant(0, self.factor, lanes)
-        memory = b.scratch(0, self.factor)
-        with b.for_(0, count // lanes * lanes, lanes) as loop:
-            b.store(memory, b.add(target, loop.index), zero)
-        if count % lanes:
-            b.store(memory, b.add(target, count // lanes * lanes), zero, count % lanes)
-
-    def copy(self, target: Index, source: Index, count: int) -> None:
-        """Elements of the images into scratch."""
-        b, lanes, element = self.builder, self.lanes, self.factor
-        memory = b.scratch(0, element)
-        full = count // lanes * lanes
-        with b.for_(0, full, lanes) as loop:
-            value = b.load(self.input, b.add(source, loop.index), lanes)
-            b.store(memory, b.add(target, loop.index), b.convert(value, element))
-        if count % lanes:
-            value = b.load(self.input, b.add(source, full), lanes, count % lanes)
-            b.store(memory, b.add(target, full), b.convert(value, element), count % lanes)
-
-    def places(self, pixel: Index) -> list[Index]:
-        """Image and position in it of a pixel of the whole result."""
-        b, shape = self.builder, self.result.shape[:-1]
-        strides = row_major_strides(shape)
-        return [
-            b.rem(b.div(pixel, b.dim(stride)), b.dim(size)) if axis else b.div(pixel, b.dim(stride))
-            for axis, (stride, size) in enumerate(zip(strides, shape, strict=True))
-        ]
-
-    def for_panels(
-        self, first: Index, last: Index, tile: TileShape, body: Callable[[Index, TileShape], None]
-    ) -> None:
-        """`body` for each tile of panels in [first, last), the rest one panel at a time."""
-        b, width = self.builder, tile.panels
-        full = b.mul(b.div(b.sub(last, first), width), width)
-        with b.for_(0, full, width) as loop:
-            body(b.add(first, loop.index), tile)
-        if isinstance(self.panels, int) and self.panels % width == 0:
-            return
-        with b.for_(b.add(first, full), last) as loop:
-            body(loop.index, panel_tile(tile.rows, 1, tile.lanes))
+    return _Direct(Convolution(function, root_of(function), target), target).lower()
 
 
 # Staged rows.
 
 
-def _staged_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule | None:
+def _staged_schedule(c: Convolution, target: TargetInfo) -> ConvolutionSchedule | None:
     """Blocks of output rows whose input rows fit scratch; None where that cannot be known."""
     dims = (*c.x.shape[1:], *c.result.shape[1:], *c.window.before, *c.window.after)
     known = all(isinstance(dim, int) for dim in dims)
@@ -196,12 +126,12 @@ def _staged_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule
     weight = panels * PANEL * known_dim(c.depth) * c.w.dtype.bytes
     share = LONG_STAGE_LENGTH if weight > LONG_STAGE_LENGTH else STAGE_LENGTH
     pixel = known_dim(c.channels) * c.factor.bytes
-    row_length = _stage_width(c) * pixel
-    more = share // row_length - _stage_rows(c, 1)  # rows that fit beyond the first block
+    row_length = stage_width(c) * pixel
+    more = share // row_length - stage_rows(c, 1)  # rows that fit beyond the first block
     block = max(1, min(more // c.window.strides[0] + 1, height))
     if not padded and math.prod(c.window.size) == 1:  # what strides skip is not read
         block = max(1, min(share // (width * pixel), height))
-    if padded and _stage_rows(c, block) * row_length > MOST_SCRATCH:
+    if padded and stage_rows(c, block) * row_length > MOST_SCRATCH:
         return None
     blocks = -(-height // block)
     splits = max(1, min(panels // columns, WANTED_WORKGROUPS // blocks))
@@ -213,23 +143,12 @@ def _staged_schedule(c: _Convolution, target: TargetInfo) -> ConvolutionSchedule
     return ConvolutionSchedule(tile, block, block_panels, padded)
 
 
-def _stage_rows(c: _Convolution, rows: int) -> int:
-    """Input rows under `rows` output rows."""
-    return (rows - 1) * c.window.strides[0] + (c.window.size[0] - 1) * c.window.dilation[0] + 1
-
-
-def _stage_width(c: _Convolution) -> int:
-    """Input columns, with padding, under one output row."""
-    width = known_dim(c.result.shape[2])
-    return (width - 1) * c.window.strides[1] + (c.window.size[1] - 1) * c.window.dilation[1] + 1
-
-
 class _Staged:
     """Grid: x pixels in blocks of output rows, y blocks of panels, z images."""
 
-    def __init__(self, c: _Convolution, schedule: ConvolutionSchedule) -> None:
+    def __init__(self, c: Convolution, schedule: ConvolutionSchedule) -> None:
         self.c, self.schedule, self.b = c, schedule, c.builder
-        self.width = _stage_width(c)
+        self.width = stage_width(c)
 
     def lower(self) -> Kernel:
         c, b, schedule = self.c, self.b, self.schedule
@@ -240,11 +159,11 @@ class _Staged:
         last = b.min(b.add(first, schedule.block_panels), panels)
         image = b.workgroup(2)
         if schedule.staged:
-            self._stage(image, row, rows, channels)
+            stage(c, image, row, rows)
 
         length = 0
         if schedule.staged:
-            length = _stage_rows(c, schedule.block_rows) * self.width * channels * c.factor.bytes
+            length = stage_rows(c, schedule.block_rows) * self.width * channels * c.factor.bytes
             length = -(-length // 64) * 64
 
         def columns(panel: Index, tile: TileShape) -> None:
@@ -285,7 +204,8 @@ class _Staged:
         with b.for_(0, steps, 1, zero_tile(b, c.element, tile)) as loop:
             at_row = loop.index if merged else b.div(loop.index, window.size[1])
             at_column = 0 if merged else b.rem(loop.index, window.size[1])
-            memory, base = self._address(image, row, r, column, at_row, at_column)
+            place = (image, row, r, column)
+            memory, base = address(c, self.schedule.staged, place, at_row, at_column)
             pixel = window.strides[1] * channels
 
             def element(i: int, k: Index) -> Value:
@@ -307,53 +227,11 @@ class _Staged:
         place = self.b.add(self.b.mul(r, tiles), self.b.div(column, rows))
         return Turn(place, block * tiles)
 
-    def _address(
-        self, image: Index, row: Index, r: Index, column: Index, at_row: Index, at_column: Index
-    ) -> tuple[Value, Index]:
-        """Memory and element offset of the first pixel's run at a window position."""
-        c, b, window = self.c, self.b, self.c.window
-        across = b.add(b.mul(column, window.strides[1]), b.mul(at_column, window.dilation[1]))
-        down = b.mul(at_row, window.dilation[0])
-        if self.schedule.staged:
-            line = b.add(b.mul(r, window.strides[0]), down)
-            at = b.add(b.mul(line, self.width), across)
-            return b.scratch(0, c.factor), b.mul(at, b.dim(c.channels))
-        line = b.add(b.mul(b.add(row, r), window.strides[0]), down)
-        line = b.add(b.mul(image, b.dim(c.x.shape[1])), line)
-        at = b.add(b.mul(line, b.dim(c.x.shape[2])), across)
-        return c.input, b.mul(at, b.dim(c.channels))
-
-    def _stage(self, image: Index, row: Index, rows: Index, channels: int) -> None:
-        """Copy the block's input rows into scratch, zeros outside the image."""
-        c, b, window = self.c, self.b, self.c.window
-        height, width = known_dims(c.x.shape[1:3])
-        before_row, before = known_dims(window.before)
-        lines = b.add(b.mul(b.sub(rows, 1), window.strides[0]), _stage_rows(c, 1))
-        top = b.sub(b.mul(row, window.strides[0]), b.dim(before_row))
-        live = max(0, min(width, self.width - before))
-        with b.for_(0, lines) as loop:
-            line = b.add(top, loop.index)
-            target = b.mul(loop.index, self.width * channels)
-            inside = b.op("and", b.compare("ge", line, 0), b.compare("lt", line, height))
-            source = b.mul(b.add(b.mul(image, height), line), width * channels)
-
-            def copy(target: Index = target, source: Index = source) -> None:
-                start = b.add(target, before * channels)
-                end = b.add(start, live * channels)
-                self.c.fill(target, before * channels)
-                self.c.copy(start, source, live * channels)
-                self.c.fill(end, (self.width - before - live) * channels)
-
-            def clear(target: Index = target) -> None:
-                self.c.fill(target, self.width * channels)
-
-            b.if_(inside, copy, clear)
-
 
 # Gathered pixels.
 
 
-def _skips(c: _Convolution, staged: ConvolutionSchedule, gathered: ConvolutionSchedule) -> bool:
+def _skips(c: Convolution, staged: ConvolutionSchedule, gathered: ConvolutionSchedule) -> bool:
     """Whether to gather pixels that stand alone, because staging copies those that strides skip,
     too, or because rows are so short that they fill tiles badly."""
     if math.prod(c.window.size) != 1:
@@ -362,7 +240,7 @@ def _skips(c: _Convolution, staged: ConvolutionSchedule, gathered: ConvolutionSc
 
 
 def _gathered_schedule(
-    c: _Convolution, target: TargetInfo, count: Dim
+    c: Convolution, target: TargetInfo, count: Dim
 ) -> ConvolutionSchedule | None:
     """Runs, of `count` output pixels, whose windows fit scratch; None where one does not."""
     if not isinstance(c.depth, int) or not isinstance(c.panels, int) or c.depth == 0:
@@ -393,11 +271,10 @@ class _Gathered:
     The windows of the pixels lie in scratch, [pixels][depth], zeros where they reach outside.
     """
 
-    def __init__(self, c: _Convolution, schedule: ConvolutionSchedule, count: Dim) -> None:
+    def __init__(self, c: Convolution, schedule: ConvolutionSchedule, count: Dim) -> None:
         self.c, self.schedule, self.b = c, schedule, c.builder
         self.images = 1 if count == product(c.result.shape[:-1]) else c.result.shape[0]
         self.count = count
-        self.channels = known_dim(c.channels)
         self.pitch = pitch_of(known_dim(c.depth), c.factor)
 
     def lower(self) -> Kernel:
@@ -411,8 +288,9 @@ class _Gathered:
         heights = (schedule.tile.rows, *self._tails())
         first = b.mul(b.workgroup(1), schedule.block_panels)
         last = b.min(b.add(first, schedule.block_panels), b.dim(c.panels))
+        gathering = Gathering(c)
         with b.for_(0, count) as loop:
-            self._gather(c.places(b.add(start, loop.index)), b.mul(loop.index, self.pitch))
+            gathering.gather(c.places(b.add(start, loop.index)), b.mul(loop.index, self.pitch))
 
         length = schedule.block_rows * self.pitch * c.factor.bytes
 
@@ -458,54 +336,6 @@ class _Gathered:
         sums = zero_tile(b, c.element, tile)
         return multiply(b, tile, sums, b.dim(c.depth), element, line, c.parts)
 
-    def _gather(self, place: list[Index], target: Index) -> None:
-        """Copy the window of one pixel."""
-        c, b, window = self.c, self.b, self.c.window
-        width = b.dim(c.x.shape[-2])
-        across = b.sub(b.mul(place[-1], window.strides[-1]), b.dim(window.before[-1]))
-        reach = window.size[-1] * self.channels
-        with b.for_(0, math.prod(window.size[:-1])) as loop:
-            line, inside = self._line(place, loop.index)
-            start = b.add(target, b.mul(loop.index, reach))
-
-            def one_by_one() -> None:
-                with b.for_(0, window.size[-1]) as inner:
-                    at = b.add(across, b.mul(inner.index, window.dilation[-1]))
-                    source = b.mul(b.add(b.mul(line, width), at), self.channels)
-                    pixel = b.add(start, b.mul(inner.index, self.channels))
-                    b.if_(
-                        b.op("and", inside, self._within(at, 1, width)),
-                        lambda: c.copy(pixel, source, self.channels),
-                        lambda: c.fill(pixel, self.channels),
-                    )
-
-            source = b.mul(b.add(b.mul(line, width), across), self.channels)
-            if window.dilation[-1] == 1:
-                whole = b.op("and", inside, self._within(across, window.size[-1], width))
-                b.if_(whole, lambda: c.copy(start, source, reach), one_by_one)
-            else:
-                one_by_one()
-
-    def _line(self, place: list[Index], step: Index) -> tuple[Index, Value]:
-        """The line of all images at a position of the window's outer dims, and whether it
-        lies in its image."""
-        c, b, window = self.c, self.b, self.c.window
-        line, inside = place[0], b.constant(True, dtype("i1"))
-        strides = row_major_strides(window.size[:-1])
-        for axis, stride in enumerate(strides):
-            offset = b.rem(b.div(step, b.dim(stride)), window.size[axis])
-            at = b.sub(b.mul(place[1 + axis], window.strides[axis]), b.dim(window.before[axis]))
-            at = b.add(at, b.mul(offset, window.dilation[axis]))
-            size = b.dim(c.x.shape[1 + axis])
-            inside = b.op("and", inside, self._within(at, 1, size))
-            line = b.add(b.mul(line, size), at)
-        return line, inside
-
-    def _within(self, start: Index, count: int, size: Index) -> Value:
-        b = self.b
-        low, high = b.compare("ge", start, 0), b.compare("le", b.add(start, count), size)
-        return b.op("and", low, high)
-
 
 # One pixel at a time.
 
@@ -515,7 +345,7 @@ class _Direct:
 
     PIXELS = 16
 
-    def __init__(self, c: _Convolution, target: TargetInfo) -> None:
+    def __init__(self, c: Convolution, target: TargetInfo) -> None:
         self.c, self.b = c, c.builder
         panels = choose_columns(c.panels, target, c.lanes)
         self.tile = panel_tile(1, panels, c.lanes)

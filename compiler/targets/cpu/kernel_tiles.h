@@ -48,54 +48,56 @@ typedef struct {
   i64 pitch, step;
 } ingot_tile_side;
 
-/* The sums of `tiles` tiles of rows and `panels` panels, tile 0 of the rows `first` rows behind the
- * left side's first one, tile 1 `second`: over `words` words, `chunk` at once, of all segments. */
-#define INGOT_DOT_TILES(name, instruction)                                                         \
-  INGOT_INLINE void dot_block_##name(ingot_tile_side left, ingot_tile_side right, i64 first,        \
-      i64 second, i64 words, i64 segments, int chunk, int tiles, int panels) {                      \
-    INGOT_ZERO_TILE(0);                                                                             \
-    if (panels > 1) INGOT_ZERO_TILE(1);                                                             \
-    if (tiles > 1) INGOT_ZERO_TILE(2);                                                              \
-    if (tiles > 1 && panels > 1) INGOT_ZERO_TILE(3);                                                \
-    for (i64 segment = 0; segment < segments; segment++) {                                          \
-      const char *a = left.memory + segment * left.step + first * left.pitch;                       \
-      const char *second_a = a + (second - first) * left.pitch;                                     \
-      const char *b = right.memory + segment * right.step;                                          \
-      for (i64 word = 0; word < words; word += chunk) {                                             \
-        INGOT_LOAD_TILE(4, a, left.pitch);                                                          \
-        INGOT_LOAD_TILE(6, b, (i64)64);                                                             \
-        __asm__ volatile(instruction " %%tmm6, %%tmm4, %%tmm0" : :);                                \
-        if (panels > 1) {                                                                           \
-          INGOT_LOAD_TILE(7, b + right.pitch, (i64)64);                                             \
-          __asm__ volatile(instruction " %%tmm7, %%tmm4, %%tmm1" : :);                              \
-        }                                                                                           \
-        if (tiles > 1) {                                                                            \
-          INGOT_LOAD_TILE(5, second_a, left.pitch);                                                 \
-          __asm__ volatile(instruction " %%tmm6, %%tmm5, %%tmm2" : :);                              \
-        }                                                                                           \
-        if (tiles > 1 && panels > 1) {                                                              \
-          __asm__ volatile(instruction " %%tmm7, %%tmm5, %%tmm3" : :);                              \
-        }                                                                                           \
-        a += 4 * chunk;                                                                             \
-        second_a += 4 * chunk;                                                                      \
-        b += 64 * chunk;                                                                            \
-      }                                                                                             \
-    }                                                                                               \
-  }                                                                                                 \
-  INGOT_INLINE void dot_tiles_##name(i64 height, ingot_tile_side left, ingot_tile_side right,       \
-      char *sums, i64 rows, i64 words, i64 segments, int chunk, int panels) {                       \
-    i64 pitch = 64 * panels, first = index_min(rows - height, 0), second = rows - height;           \
-    if (rows > height) {                                                                            \
-      dot_block_##name(left, right, first, second, words, segments, chunk, 2, panels);              \
-    } else {                                                                                        \
-      dot_block_##name(left, right, first, first, words, segments, chunk, 1, panels);               \
-    }                                                                                               \
-    INGOT_STORE_TILE(0, sums + first * pitch, pitch);                                               \
-    if (panels > 1) INGOT_STORE_TILE(1, sums + first * pitch + 64, pitch);                          \
-    if (rows > height) {                                                                            \
-      INGOT_STORE_TILE(2, sums + second * pitch, pitch);                                            \
-      if (panels > 1) INGOT_STORE_TILE(3, sums + second * pitch + 64, pitch);                       \
-    }                                                                                               \
+/* The sums of `tiles` tiles of rows and `panels` panels, tile 0 of rows that begin `first` bytes
+ * behind the left side's first one, tile 1 `second`: over `words` words, `chunk` at once, of all
+ * segments. And those of `rows` rows, and as many `line_pitch` bytes on if this is not 0.
+ */
+#define INGOT_DOT_TILES(name, instruction)                                                        \
+  INGOT_INLINE void dot_block_##name(ingot_tile_side left, ingot_tile_side right, i64 first,       \
+      i64 second, i64 words, i64 segments, int chunk, int tiles, int panels) {                     \
+    INGOT_ZERO_TILE(0);                                                                            \
+    if (panels > 1) INGOT_ZERO_TILE(1);                                                            \
+    if (tiles > 1) INGOT_ZERO_TILE(2);                                                             \
+    if (tiles > 1 && panels > 1) INGOT_ZERO_TILE(3);                                               \
+    for (i64 segment = 0; segment < segments; segment++) {                                         \
+      const char *a = left.memory + segment * left.step + first;                                   \
+      const char *b = right.memory + segment * right.step;                                         \
+      for (i64 word = 0; word < words; word += chunk) {                                            \
+        INGOT_LOAD_TILE(4, a, left.pitch);                                                         \
+        INGOT_LOAD_TILE(6, b, (i64)64);                                                            \
+        __asm__ volatile(instruction " %%tmm6, %%tmm4, %%tmm0" : :);                               \
+        if (panels > 1) {                                                                          \
+          INGOT_LOAD_TILE(7, b + right.pitch, (i64)64);                                            \
+          __asm__ volatile(instruction " %%tmm7, %%tmm4, %%tmm1" : :);                             \
+        }                                                                                          \
+        if (tiles > 1) {                                                                           \
+          INGOT_LOAD_TILE(5, a + (second - first), left.pitch);                                    \
+          __asm__ volatile(instruction " %%tmm6, %%tmm5, %%tmm2" : :);                             \
+        }                                                                                          \
+        if (tiles > 1 && panels > 1) {                                                             \
+          __asm__ volatile(instruction " %%tmm7, %%tmm5, %%tmm3" : :);                             \
+        }                                                                                          \
+        a += 4 * chunk;                                                                            \
+        b += 64 * chunk;                                                                           \
+      }                                                                                            \
+    }                                                                                              \
+  }                                                                                                \
+  INGOT_INLINE void dot_tiles_##name(ingot_tile_side left, ingot_tile_side right, char *sums,      \
+      i64 rows, i64 words, i64 segments, i64 line_pitch, i64 height, int chunk, int panels) {      \
+    i64 pitch = 64 * panels, first = index_min(rows - height, 0);                                  \
+    i64 second = line_pitch ? rows : rows - height;                                                \
+    i64 at = first * left.pitch, second_at = line_pitch ? line_pitch : second * left.pitch;        \
+    if (second > 0) {                                                                              \
+      dot_block_##name(left, right, at, second_at, words, segments, chunk, 2, panels);             \
+    } else {                                                                                       \
+      dot_block_##name(left, right, at, at, words, segments, chunk, 1, panels);                    \
+    }                                                                                              \
+    INGOT_STORE_TILE(0, sums + first * pitch, pitch);                                              \
+    if (panels > 1) INGOT_STORE_TILE(1, sums + first * pitch + 64, pitch);                         \
+    if (second > 0) {                                                                              \
+      INGOT_STORE_TILE(2, sums + second * pitch, pitch);                                           \
+      if (panels > 1) INGOT_STORE_TILE(3, sums + second * pitch + 64, pitch);                      \
+    }                                                                                              \
   }
 
 INGOT_IF(u8u8, INGOT_DOT_TILES(u8_u8, "tdpbuud"))

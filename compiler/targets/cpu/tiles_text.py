@@ -13,7 +13,8 @@ def dot_tiles(dot: DotTiles, names: Sequence[str]) -> str:
     """The call that is a `loop.dot_tiles` of operands with these names."""
     sides = (
         f"(ingot_tile_side){{(const char *)({memory} + {at}), 4 * {pitch}, 4 * {step}}}"
-        for memory, at, pitch, step in (names[:4], names[4:8])
+        for memory, at, pitch, step in ((*names[:3], names[4]), names[5:9])
     )
-    arguments = [*sides, f"(char *){names[8]}", *names[9:], "tile_words", str(dot.panels)]
-    return f"dot_tiles_{dot.left.name}_{dot.right.name}(tile_height, {', '.join(arguments)})"
+    shape = ("tile_height", "tile_words", str(dot.panels))
+    arguments = ", ".join([*sides, f"(char *){names[9]}", *names[10:], f"4 * {names[3]}", *shape])
+    return f"dot_tiles_{dot.left.name}_{dot.right.name}({arguments})"

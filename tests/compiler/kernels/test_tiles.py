@@ -20,7 +20,7 @@ from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.kernels.table import Poll
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
-from tests.support.entries import entry
+from tests.support.entries import entry, reference
 from tests.support.kernel_runner import POLL, VARIANTS, Loaded, build, run, tile_variants
 from tests.support.products import extremes, pack
 
@@ -121,6 +121,49 @@ def test_kernels_with_tiles_are_written_and_read_as_text() -> None:
     kernel = lower_entry(product(20, 64, 40), TILES)
     text = kernel_text(kernel)
     assert kernel_text(parse_kernel(text)) == text
+
+
+WINDOWS = [  # image, window, strides, dilation, padding, features, form
+    ((1, 6, 20, 16), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), 40, "staged"),
+    ((2, 5, 14, 32), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), 33, "staged"),
+    ((1, 9, 70, 4), (7, 7), (2, 2), (1, 1), ((3, 3), (3, 3)), 16, "staged"),
+    ((1, 4, 18, 64), (2, 3), (1, 1), (2, 1), ((0, 0), (0, 0)), 17, "in place"),
+    ((2, 28, 28, 16), (1, 1), (2, 2), (1, 1), ((0, 0), (0, 0)), 32, "in place"),
+    ((1, 8, 7, 32), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), 260, "gathered"),
+    ((1, 9, 12, 16), (3, 2), (2, 1), (1, 3), ((2, 1), (0, 3)), 20, "gathered"),
+    ((2, 40, 16), (3,), (1,), (1,), ((1, 1),), 20, "gathered"),
+    ((1, 4, 5, 6, 16), (2, 3, 3), (1, 2, 1), (1, 1, 1), ((1, 0), (1, 1), (1, 1)), 20, "gathered"),
+]
+
+
+def convolution(place: int, signs: tuple[str, str]) -> tuple[Function, list[Array]]:
+    shape, window, strides, dilation, padding, n, _ = WINDOWS[place]
+
+    def build(b: Builder, x: Value, w: Value) -> Value:
+        moves = {"window": window, "strides": strides, "rhs_dilation": dilation}
+        return b.value("conv_packed", x, w, n=n, dtype=dtype("i32"), padding=padding, **moves)
+
+    depth = int(np.prod(window)) * shape[-1]
+    types = (
+        TensorType(dtype(signs[0]), shape),
+        TensorType(dtype(signs[1]), (-(-n // 16), depth // 4, 16, 4)),
+    )
+    return entry(types, build), [extremes(signs[0], *shape), pack(extremes(signs[1], depth, n))]
+
+
+@pytest.mark.parametrize("place", range(len(WINDOWS)))
+def test_windows_are_multiplied_in_tiles(place: int) -> None:
+    function, given = convolution(place, SIGNS[place % 4])
+    kernel = lower_entry(function, TILES)
+    verify_kernel(kernel)
+    assert kernel.schedule.form == WINDOWS[place][-1]
+    (wanted,) = reference(function, given)
+    arrays = [*given, np.full(wanted.shape, -1, np.int32)]
+    assert run_kernel(kernel, arrays, {}) is None
+    np.testing.assert_array_equal(arrays[-1], wanted)
+    for variant in tile_variants():
+        (got,) = run(kernel, given, [np.full(wanted.shape, -1, np.int32)], variant)
+        np.testing.assert_array_equal(got, wanted)
 
 
 def _shape(kernel: Kernel) -> Op:

@@ -35,7 +35,7 @@ from ingot.compiler.graph.ops import (
     ReduceWindow,
     lookup,
 )
-from ingot.compiler.graph.references.contraction import coded_weight, scaled_rows
+from ingot.compiler.graph.references.contraction import coded_minima, coded_weight, scaled_rows
 from ingot.compiler.graph.references.numbers import Array, dtype_of, widen
 from ingot.compiler.ir import Function, Module, Op, TensorType, Value
 from ingot.compiler.ir.dataclass import dataclass
@@ -158,14 +158,20 @@ def _attention_magnitude(op: Op, values: Mapping[Value, Array]) -> Array:
 
 def _coded_magnitude(op: Op, coded: DotCoded, values: Mapping[Value, Array]) -> Array:
     """The sum of absolute terms: codes have signs only as numbers."""
-    a, *coding = (values[operand] for operand in op.operands)
+    a, codes, scales, *others = (values[operand] for operand in op.operands)
+    attributes = dict(vars(coded))
+    least: Array = np.zeros(())
     if isinstance(coded, DotScaled):
-        a = scaled_rows(a, coding.pop(2))
-        coding.pop(2)  # the sums
-    attributes = {name: value for name, value in vars(coded).items() if name != "dtype"}
-    weight = coded_weight(a.shape[-1], *coding, **attributes)
+        a_scales, _, *rest = others
+        a, attributes = scaled_rows(a, a_scales), coded.of_weight
+        others, minima = map(list, coded.without_minima(rest))
+        if minima:
+            k, groups = a.shape[-1], a_scales.shape[-1]
+            least = coded_minima(k, groups, *minima, minima=coded.minima, n=attributes["n"])
+    attributes.pop("dtype")
+    weight = coded_weight(a.shape[-1], codes, scales, *others, **attributes)
     with np.errstate(all="ignore"):
-        return np.asarray(np.abs(widen(a)) @ np.abs(weight))
+        return np.asarray(np.abs(widen(a)) @ (np.abs(weight) + np.abs(least)))
 
 
 def _sample(values: Mapping[Value, _Samples], place: int) -> dict[Value, Array]:

@@ -21,7 +21,7 @@ from ingot.compiler.kernels.register_tile import PANEL
 from ingot.compiler.kernels.table import Code
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["I32", "BlockCoding", "Line", "Words", "coding_of", "in_each_byte"]
+__all__ = ["I32", "BlockCoding", "Line", "Words", "coding_of", "in_each_byte", "minima_of"]
 
 F32, I32 = dtype("f32"), dtype("i32")
 
@@ -229,16 +229,32 @@ def coding_of(function: Function, root: Op) -> BlockCoding | None:
         return None
     (depth,), (scales, *more) = known_dims(tensor_type(left).shape[-1:]), others
     if isinstance(coded, DotScaled):
-        more = more[2:]
-
-    def argument(value: Value) -> tuple[int, DType]:
-        while (op := defined_by(value, "reshape")) is not None:
-            value = op.operands[0]
-        return function.arguments.index(value), tensor_type(value).dtype
-
-    factors = argument(more.pop(0)) if coded.block else None
-    zeros = argument(more[0]) if more else None
+        more = list(coded.without_minima(more[2:])[0])
+    factors = _argument(function, more.pop(0)) if coded.block else None
+    zeros = _argument(function, more[0]) if more else None
     return BlockCoding(
         coded.coding.kind == "i", coded.width, depth, coded.group, coded.block,
-        argument(codes)[0], argument(scales), factors, zeros, coded.table, coded.coding.is_float,
+        _argument(function, codes)[0], _argument(function, scales), factors, zeros, coded.table,
+        coded.coding.is_float,
     )  # fmt: skip
+
+
+def minima_of(function: Function, root: Op) -> BlockCoding | None:
+    """The coding of the minima of a dot_scaled, whose steps are groups; None without any."""
+    coded = root.attributes
+    assert isinstance(coded, DotScaled)
+    if not coded.minima:
+        return None
+    *_, codes, scales = root.operands
+    (bits, group), (groups,) = coded.minima, known_dims(tensor_type(root.operands[4]).shape[-1:])
+    return BlockCoding(
+        False, bits, groups, group, 0, _argument(function, codes)[0], _argument(function, scales),
+        None, None,
+    )  # fmt: skip
+
+
+def _argument(function: Function, value: Value) -> tuple[int, DType]:
+    """The ordinal of an operand and its dtype."""
+    while (op := defined_by(value, "reshape")) is not None:
+        value = op.operands[0]
+    return function.arguments.index(value), tensor_type(value).dtype

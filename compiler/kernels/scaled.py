@@ -15,11 +15,13 @@ from ingot.compiler.graph.ops import DotScaled
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import ceildiv
-from ingot.compiler.kernels.coding import I32, BlockCoding, Line, coding_of
+from ingot.compiler.kernels.coding import I32, BlockCoding, Line, coding_of, minima_of
 from ingot.compiler.kernels.contraction_entry import argument_of, kernel_of, root_of
 from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.coded import (
+    coded_products,
+    decode_panels,
     for_lines,
     scales_of_group,
     vectors_of_group,
@@ -32,6 +34,7 @@ from ingot.compiler.kernels.register_tile import (
     TileShape,
     for_any_rows,
     for_row_tiles,
+    multiply,
     multiply_add,
     panel_tile,
     tail_heights,
@@ -84,7 +87,7 @@ class _Scaled:
         self.product, coding = product_of(self.root), coding_of(function, self.root)
         assert isinstance(coding, BlockCoding)
         assert isinstance(self.root.attributes, DotScaled)
-        self.coding = coding
+        self.coding, self.minima = coding, minima_of(function, self.root)
         self.a, self.a_scales, self.a_sums = (
             argument_of(function, self.root.operands[place]) for place in (0, 3, 4)
         )
@@ -122,8 +125,11 @@ class _Scaled:
         return self.coding.lines * self.coding.steps * width * PANEL
 
     def _length(self, width: int) -> int:
-        """The same with their scales."""
-        return self._bytes_length(width) + self.coding.groups * width * PANEL * F32.bytes
+        """The same with their scales and minima."""
+        groups = self.coding.groups
+        if self.minima is not None:
+            groups += self.minima.lines * self.minima.steps
+        return self._bytes_length(width) + groups * width * PANEL * F32.bytes
 
     def lower(self) -> Kernel:
         b, p, schedule = self.b, self.product, self.schedule
@@ -145,6 +151,8 @@ class _Scaled:
             )
         length = self._length(width) if schedule.is_unpacked else 0
         read = {self.a, self.a_scales, self.a_sums, *self.coding.ordinals}
+        if self.minima is not None:
+            read |= self.minima.ordinals
         return kernel_of(
             self.function, b, self.epilogue, read, (p.rows, self.panels, 1),
             (schedule.block_rows, width, 1), 2 * p.rows * p.columns * p.depth, schedule, length,
@@ -186,7 +194,7 @@ class _Scaled:
         for_row_tiles(b, rows, (shape.rows, *tails), whole)
 
     def _unpack(self, memory: Value, panel: Index, tile: TileShape) -> None:
-        """Put the bytes of a tile's panels into scratch, line by line, and the scales."""
+        """Put the bytes of a tile's panels into scratch, line by line, and what groups have."""
         b, coding = self.b, self.coding
         parts, width = coding.steps // BYTES_OF_WORD, tile.panels * PANEL
         with b.for_(0, coding.lines) as loop:
@@ -198,10 +206,17 @@ class _Scaled:
                     b.store(memory, at, coding.bytes(b, word, part))
         with b.for_(0, coding.groups) as loop:
             scales = scales_of_group(b, coding, panel, loop.index, tile, F32)
-            memory = b.scratch(self._bytes_length(tile.panels), F32)
             for vector, scale in enumerate(scales):
                 at = b.add(b.mul(loop.index, width), vector * tile.lanes)
-                b.store(memory, at, scale)
+                b.store(self._known(tile, 0), at, scale)
+        if self.minima is not None:
+            minima = self._known(tile, coding.groups)
+            decode_panels(b, self.minima, panel, tile, minima, (0, coding.groups))
+
+    def _known(self, tile: TileShape, first: int) -> Value:
+        """Scratch memory of scales, or of minima behind them, from this group on."""
+        start = self._bytes_length(tile.panels) + first * tile.panels * PANEL * F32.bytes
+        return self.b.scratch(start, F32)
 
     # One tile.
 
@@ -213,18 +228,43 @@ class _Scaled:
         if live is not None:
             last = b.add(row, b.sub(live, 1))
             rows = [*rows[:2], *(b.min(each, last) for each in rows[2:])]
-        with b.for_(0, self.coding.groups, 1, zero_tile(b, F32, tile)) as loop:
+        with b.for_(0, self.coding.groups, 1, self._less(rows, panel, tile, memory)) as loop:
             group = loop.index
             parts = self._parts(rows, panel, group, tile, memory)
             if memory is None:
                 scales = scales_of_group(b, self.coding, panel, group, tile, F32)
             else:
-                known = b.scratch(self._bytes_length(tile.panels), F32)
+                known = self._known(tile, 0)
                 first = b.mul(group, tile.panels * PANEL)
                 places = (b.add(first, vector * tile.lanes) for vector in range(tile.vectors))
                 scales = [b.load(known, place, tile.lanes) for place in places]
             loop.yield_(*self._add(loop.carried, parts, scales, rows, panel, group, tile))
         self.epilogue.store_tile(loop.results, tile, row, panel, live)
+
+    def _less(
+        self, rows: Sequence[Index], panel: Index, tile: TileShape, memory: Value | None
+    ) -> list[Value]:
+        """What sums begin with: the sums of the groups of rows times minima, less than 0."""
+        b, minima = self.b, self.minima
+        if minima is None:
+            return zero_tile(b, F32, tile)
+        a_scales, a_sums = b.binding(self.a_scales, F32), b.binding(self.a_sums, F32)
+
+        def left(row: int, group: Index) -> Value:
+            place = b.add(b.mul(rows[row], self.coding.groups), group)
+            return b.op("mul", b.load(a_sums, place), b.load(a_scales, place))
+
+        if memory is None:
+            sums = coded_products(b, minima, panel, tile, left, F32)
+        else:
+            known = self._known(tile, self.coding.groups)
+
+            def right(group: Index, vector: int) -> Value:
+                place = b.mul(group, tile.panels * PANEL)
+                return b.load(known, b.add(place, vector * tile.lanes), tile.lanes)
+
+            sums = multiply(b, tile, zero_tile(b, F32, tile), self.coding.groups, left, right)
+        return [b.op("neg", each) for each in sums]
 
     def _parts(
         self, rows: Sequence[Index], panel: Index, group: Index, tile: TileShape,

@@ -116,19 +116,38 @@ class _Product:
         first, *others = made
         self.columns, self.n = columns, columns.count_of(w)
         self.rounded = self._rounded(rows, first.attributes)
-        product = self._times(rows, first, self.rounded)
-        for minima in others:
+        joined = [each for each in others if self._is_joined(each, first)]
+        product = self._times(rows, first, self.rounded, joined)
+        for minima in others[len(joined) :]:
             product = self.builder.value("sub", product, self._sums_times(rows, minima))
         return product
 
-    def _times(self, rows: Value, weight: Made, rounded: RoundedRows | None = None) -> Value:
-        """The rows times the columns of a coded weight."""
+    def _is_joined(self, minima: Made, weight: Made) -> bool:
+        """Whether a product with codes takes these minima in: unsigned codes with scales alone, of
+        the groups of rows that are rounded."""
+        found = minima.attributes
+        if self.rounded is None or minima.k * weight.attributes["group"] != weight.k or not found:
+            return False
+        plain = not (found["bits"] or found["block"] or found["table"])
+        return plain and found["coding"].kind == "u" and len(minima.values) == 2
+
+    def _times(
+        self,
+        rows: Value,
+        weight: Made,
+        rounded: RoundedRows | None = None,
+        minima: Sequence[Made] = (),
+    ) -> Value:
+        """The rows times the columns of a coded weight, less those of minima, at most one."""
         builder = self.builder
         codes, *small = (self.columns.of_panels(each, builder) for each in weight.values)
         attributes = {**weight.attributes, "n": self.n, "dtype": DotGeneral.of(self.op).dtype}
         if rounded is None:
             return builder.value("dot_coded", rows, codes, *small, **attributes)
         scales, *others = small
+        for each in minima:
+            others += (self.columns.of_panels(value, builder) for value in each.values)
+            attributes["minima"] = (each.attributes["coding"].bits, each.attributes["group"])
         left = (rounded.codes, codes, scales, rounded.scales, rounded.sums)
         return builder.value("dot_scaled", *left, *others, **attributes)
 

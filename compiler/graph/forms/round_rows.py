@@ -119,12 +119,22 @@ def expand_scaled(module: Module) -> Module:
 def _expand(op: Op, builder: Builder) -> Sequence[Value] | None:
     if not isinstance(op.attributes, DotScaled):
         return None
-    a, codes, scales, a_scales, _, *zeros = op.operands
+    a, codes, scales, a_scales, a_sums, *rest = op.operands
+    others, minima = op.attributes.without_minima(rest)
     shape, small = tensor_type(a).shape, tensor_type(a_scales).shape
     grouped = (*small, op.attributes.group)
     x = builder.value("convert", a, dtype=dtype("f32"))
     x = builder.value("reshape", x, shape=grouped)
     wide = builder.value("broadcast", a_scales, shape=grouped, dimensions=tuple(range(len(small))))
     x = builder.value("reshape", builder.value("mul", x, wide), shape=shape)
-    attributes = DotCoded(**vars(op.attributes))
-    return [builder.append("dot_coded", (x, codes, scales, *zeros), (), attributes).result]
+    attributes = DotCoded(**op.attributes.of_weight)
+    total = builder.append("dot_coded", (x, codes, scales, *others), (), attributes).result
+    if minima:
+        bits, group = op.attributes.minima
+        sums = builder.value("mul", a_sums, a_scales)
+        less = builder.value(
+            "dot_coded", sums, *minima,
+            n=op.attributes.n, coding=dtype(f"u{bits}"), group=group, dtype=op.attributes.dtype,
+        )  # fmt: skip
+        total = builder.value("sub", total, less)
+    return [total]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ingot.compiler.graph.ops import (
     boxes,
+    coded,
     contraction,
     control,
     elementwise,
@@ -16,6 +17,7 @@ from ingot.compiler.graph.ops import (
     sizing,
     table,
 )
+from ingot.compiler.graph.ops.coded import *  # noqa: F403
 from ingot.compiler.graph.ops.contraction import *  # noqa: F403
 from ingot.compiler.graph.ops.control import *  # noqa: F403
 from ingot.compiler.graph.ops.elementwise import *  # noqa: F403
@@ -35,6 +37,7 @@ from ingot.compiler.graph.ops.table import (
 )
 
 __all__ = [
+    *coded.__all__,
     *contraction.__all__,
     *control.__all__,
     *elementwise.__all__,

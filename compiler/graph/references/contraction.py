@@ -10,12 +10,14 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ingot.compiler.graph.forms.winograd import BY_PLACES, WINDOW
-from ingot.compiler.graph.ops.contraction import code_planes, parse_layout
+from ingot.compiler.graph.ops.coded import code_planes
+from ingot.compiler.graph.ops.contraction import parse_layout
 from ingot.compiler.graph.references.numbers import Array, dtype_of, narrow, quiet, widen
 from ingot.compiler.graph.references.reduction import spread_and_pad, windows_of
 from ingot.hal.spec import DType
+from ingot.hal.spec import dtype as dtype_named
 
-__all__ = ["REFERENCES", "coded_weight", "scaled_rows"]
+__all__ = ["REFERENCES", "coded_minima", "coded_weight", "scaled_rows"]
 
 
 def _factor(x: Array) -> Array:
@@ -185,10 +187,25 @@ def scaled_rows(a: Array, scales: Array) -> Array:
 @quiet
 def _dot_scaled(
     a: Array, codes: Array, scales: Array, a_scales: Array, a_sums: Array, *others: Array,
-    dtype: DType, **attributes: Any,
+    dtype: DType, minima: tuple[int, ...] = (), **attributes: Any,
 ) -> Array:  # fmt: skip
-    factor = coded_weight(a.shape[-1], codes, scales, *others, **attributes)
+    k, least = a.shape[-1], np.zeros(())
+    if minima:
+        others, last = others[:-2], others[-2:]
+        least = coded_minima(k, a_scales.shape[-1], *last, minima=minima, n=attributes["n"])
+    factor = coded_weight(k, codes, scales, *others, **attributes) - least
     return narrow(np.matmul(scaled_rows(a, a_scales), factor), dtype)
+
+
+@quiet
+def coded_minima(
+    k: int, groups: int, codes: Array, scales: Array, *, minima: tuple[int, ...], n: int
+) -> Array:
+    """The minima of the weight [k, n] of a `dot_scaled`, in f64."""
+    bits, group = minima
+    coding = dtype_named(f"u{bits}")
+    each = coded_weight(groups, codes, scales, n=n, coding=coding, group=group)
+    return np.repeat(each, k // groups, axis=0)
 
 
 @quiet

@@ -24,8 +24,9 @@ CODINGS = ("i4", "u4", "i2", "u2", "i8", "u8", "i3", "u3", "i5", "u5", "i6", "u6
 
 
 def dot(
-    coding: str, k: int, n: int, group: int, rows: str = "m", zeros: str = "", block: int = 0
-) -> Function:
+    coding: str, k: int, n: int, group: int, rows: str = "m", zeros: str = "", block: int = 0,
+    minima: tuple[int, ...] = (),
+) -> Function:  # fmt: skip
     bits, panels, groups = int(coding[1:]), -(-n // 16), k // group
     types = [
         f"i8[{rows},{k}]",
@@ -36,11 +37,15 @@ def dot(
         *([f"f16[{panels},{-(-k // block)},16]"] if block else []),
         *([f"{zeros}[{panels},{groups},16]"] if zeros else []),
     ]
+    if minima:
+        types.append(f"u8[{panels},{code_lines(minima[0], groups)},16,4]")
+        types.append(f"f16[{panels},{-(-groups // minima[1])},16]")
 
     def body(b: Any, *x: Any) -> Any:
         y = b.op(
-            "dot_scaled", *x, n=n, **coded(coding), group=group, block=block, dtype=dtype("f32")
-        )
+            "dot_scaled", *x, n=n, **coded(coding), group=group, block=block, minima=minima,
+            dtype=dtype("f32"),
+        )  # fmt: skip
         return b.op("add", y, y)
 
     return entry(types, body, {"m": (1, None)} if rows == "m" else {})
@@ -71,17 +76,19 @@ def check(function: Function, m: int, k: int, group: int, variants: tuple[str, .
 
 
 @pytest.mark.parametrize(
-    ("coding", "zeros", "block"),
+    ("coding", "zeros", "block", "minima"),
     [
-        ("i4", "", 0),
-        ("t4", "", 0),
-        ("u8", "u8", 0),
-        pytest.param("u5", "", 96, marks=pytest.mark.slow),
-        pytest.param("i6", "", 64, marks=pytest.mark.slow),
+        ("i4", "", 0, ()),
+        ("t4", "", 0, ()),
+        ("u8", "u8", 0, (8, 3)),
+        pytest.param("u5", "", 96, (4, 3), marks=pytest.mark.slow),
+        pytest.param("i6", "", 64, (), marks=pytest.mark.slow),
     ],
 )
-def test_any_number_of_rows_on_every_variant(coding: str, zeros: str, block: int) -> None:
-    function = dot(coding, 96, 39, 32, zeros=zeros, block=block)
+def test_any_number_of_rows_on_every_variant(
+    coding: str, zeros: str, block: int, minima: tuple[int, ...]
+) -> None:
+    function = dot(coding, 96, 39, 32, zeros=zeros, block=block, minima=minima)
     for m in (1, 2, 3, 40):
         check(function, m, 96, 32, dot4_variants())
 
@@ -103,16 +110,17 @@ def test_panels_that_do_not_fit_scratch_are_read_as_they_lie() -> None:
 
 @examples(12)
 @given(
-    st.sampled_from(CODINGS), st.integers(1, 4), st.integers(1, 40), st.integers(1, 3),
+    st.sampled_from(CODINGS), st.integers(1, 5), st.integers(1, 40), st.integers(1, 3),
     st.sampled_from([1, 2, 9]), st.sampled_from(["", "u8", "i8", "f32"]),
-    st.integers(0, 2), st.sampled_from([V3, PLAIN]),
+    st.integers(0, 2), st.sampled_from([0, 2, 4, 8]), st.sampled_from([V3, PLAIN]),
 )  # fmt: skip
 def test_drawn_codings_agree_with_the_graph(
-    coding, groups, n, lines, m, zeros, block, target
+    coding, groups, n, lines, m, zeros, block, minima, target
 ) -> None:
     group = lines * code_steps(int(coding[1:])) if groups > 1 else 4 * lines
     k = groups * group
-    function = dot(coding, k, n, group, str(m), zeros, block * group)
+    small = (minima, 4 if minima == 8 and groups == 5 else groups) if minima else ()
+    function = dot(coding, k, n, group, str(m), zeros, block * group, small)
     arrays = operands(function, m, k, group)
     (wanted,) = reference(function, arrays)
     got = np.full_like(wanted, 77)
@@ -128,14 +136,21 @@ def test_drawn_codings_agree_with_the_graph(
         (96, 32, 3, "f32[3,2]", r"a_scales is f32\[3,2\]"),
         (96, 32, 4, "i32[3,3]", "operand 4 must be of a dtype of class 'float'"),
         (96, 32, 2, "i8[2,3,16]", r"scales is i8\[2,3,16\], expected floats"),
+        (96, 32, 5, "u8[2,2,16,4]", r"minima is u8.*, expected u8\[2, 1, 16, 4\]"),
+        (96, 32, 6, "f16[2,3,16]", r"the scales of minima are f16.*, expected floats\[2, 1, 16\]"),
+        (128, 32, 0, "i8[3,128]", "a group of 3 minima does not hold whole lines of 4"),
     ],
 )
 def test_parts_that_do_not_fit_are_named(k, group, place, change, message) -> None:
-    types = [f"i8[3,{k}]", "u8[2,12,16,4]", "f16[2,3,16]", "f32[3,3]", "f32[3,3]"]
+    types = [f"i8[3,{k}]", "u8[2,12,16,4]", "f16[2,3,16]", *[f"f32[3,{k // group}]"] * 2]
+    types += ["u8[2,1,16,4]", "f16[2,1,16]"]
     types[place] = change
 
     def body(b: Any, *x: Any) -> Any:
-        return b.op("dot_scaled", *x, n=32, coding=dtype("i4"), group=group, dtype=dtype("f32"))
+        return b.op(
+            "dot_scaled", *x, n=32, coding=dtype("i4"), group=group, minima=(8, 3),
+            dtype=dtype("f32"),
+        )  # fmt: skip
 
     with pytest.raises(Exception, match=message):
         entry(types, body)

@@ -156,7 +156,7 @@ def test_products_round_rows(name: str) -> None:
     module = run_graph_passes(module)
     names = [op.name for op in walk(module.functions["main"])]
     assert "dot_scaled" in names
-    assert names.count("dot_coded") == (name in MINIMA)
+    assert "dot_coded" not in names  # minima meet the sums of the rows in the same product
     x = np.random.default_rng(1).normal(size=(2, LENGTH)).astype(np.float32)
     (got,) = interpret(module, "main", [x], {"w": tensor.rows})
     weight = _expected(name, tensor).astype(np.float64)

@@ -7,7 +7,8 @@ inner loops have no bounds; without padding it reads the input in place. `Gather
 known only at the call, other ranks, rows too long for scratch, and most windows of one pixel
 with strides: it copies the windows of a run of output pixels into scratch, whatever lines they
 lie in. `Direct` takes windows too large for that, one pixel at a time with a test per window
-position. Pointwise convolutions are products (`contraction.py`).
+position. Where sizes are known and channels many, convolutions that would copy go tap by tap
+instead (`taps.py`). Pointwise ones are products (`contraction.py`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ingot.compiler.kernels.lanes.convolution_sources import (
     stage_width,
 )
 from ingot.compiler.kernels.lanes.convolution_tiles import in_tiles
+from ingot.compiler.kernels.lanes.taps import choose_taps, lower_taps
 from ingot.compiler.kernels.loop import Index
 from ingot.compiler.kernels.panel import (
     Turn,
@@ -88,6 +90,10 @@ def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
         return lower_contraction(function, target)
     convolution = Convolution(function, root, target)
     staged = _staged_schedule(convolution, target)
+    if staged is None or staged.staged:
+        taps = choose_taps(convolution, target)
+        if taps is not None:
+            return lower_taps(convolution, taps, target)
     run = product(convolution.result.shape[1 if staged else 0 : -1])
     tiled = in_tiles(convolution, target, run, by_rows=staged is not None)
     if tiled is not None:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Function, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, product, symbol
 from ingot.compiler.kernels.classes import lower_entry
+from ingot.compiler.kernels.lanes.taps import TapsSchedule
 from ingot.compiler.kernels.schedule import WANTED_WORKGROUPS
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
@@ -37,6 +39,17 @@ WIDE = [
     ((1, 7, 7, 70), (3, 3), 130, (1, 1), (1, 1), ((1, 1), (1, 1))),
 ]
 """More features than a tile of vectors has."""
+
+TAPS = [
+    ((2, 9, 11, 33), (3, 3), 75, (1, 1), (6, 5), ((6, 6), (5, 5))),
+    ((1, 5, 4, 32), (3, 3), 20, (1, 1), (7, 4), ((7, 7), (4, 4))),
+    ((1, 5, 4, 64), (3, 3), 512, (2, 1), (1, 1), ((1, 0), (0, 1))),
+    ((2, 270, 34), (3,), 18, (1,), (2,), ((4, 0),)),
+    ((1, 3, 2, 530, 32), (1, 2, 5), 16, (2, 1, 2), (1, 1, 1), ((0, 0), (1, 0), (3, 5))),
+    ((1, 4, 5, 6, 36), (2, 3, 2), 9, (1, 2, 1), (2, 1, 1), ((1, 1), (1, 1), (0, 0))),
+    ((1, 8, 9, 32), (3, 3), 5, (1, 1), (1, 1), ((-1, 2), (0, -2))),
+]
+"""Channels from which on windows go tap by tap."""
 
 
 def convolution(case: Any, shape: tuple[Dim, ...], name: str = "f32") -> Function:
@@ -88,12 +101,18 @@ def fixed_and_dynamic(cases: Sequence[Any], dynamic: Sequence[Any]) -> list[tupl
 
 @on_targets(
     "case, dynamic",
-    cpu=fixed_and_dynamic([*CASES, *WIDE], [*CASES, *WIDE]),
+    cpu=fixed_and_dynamic([*CASES, *WIDE, *TAPS], [*CASES, *WIDE]),
     opencl=fixed_and_dynamic(CASES, CASES[1::2]),
 )
 def test_conv_packed_convolves(target, case: Any, dynamic: bool) -> None:
     shape, values = sizes_of(case[0], dynamic)
     target.check(convolution(case, shape), operands(case), **values)
+
+
+@pytest.mark.parametrize("case", TAPS)
+def test_padded_windows_of_many_channels_go_tap_by_tap(case: Any) -> None:
+    kernel = lower_entry(convolution(case, case[0]), VARIANTS["x86-64-v3"].target)
+    assert isinstance(kernel.schedule, TapsSchedule)
 
 
 @on_targets(
@@ -112,9 +131,9 @@ def test_narrow_weights_are_unpacked_and_summed_wide(
 
 def test_few_blocks_of_rows_read_long_weights() -> None:
     """Each block of rows reads all weights, which L2 does not hold, some columns at a time."""
-    for size, window, pad, vectors in ((14, 3, 1, 2), (28, 1, 0, 4)):
+    for size, window, vectors in ((15, 3, 2), (28, 1, 4)):
         shape = (1, size, size, 512)
-        case = (shape, (window, window), 1024, (2, 2), (1, 1), ((pad, pad),) * 2)
+        case = (shape, (window, window), 1024, (2, 2), (1, 1), ((0, 0),) * 2)
         kernel = lower_entry(convolution(case, shape), VARIANTS["x86-64-v4"].target)
         assert kernel.schedule.block_rows == size // 2
         assert kernel.schedule.tile.vectors == vectors

@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,7 +32,7 @@ X = np.arange(8, dtype=np.float32).reshape(2, 4)
 W = np.arange(1, 13, dtype=np.float32).reshape(4, 3)
 # What belongs to other devices, to training, to packages of models or to sparse tensors.
 LEFT_OUT = {
-    "AdapterFormat", "LoraAdapter", "ModelCompiler", "ModelPackage", "ModelPackageComponentContext",
+    "ModelCompiler", "ModelPackage", "ModelPackageComponentContext",
     "ModelPackageContext", "ModelPackageOptions", "ModelPackageWriteMode", "OrtCompileApiFlags",
     "OrtEpAssignedNode", "OrtEpAssignedSubgraph", "OrtEpContextData", "OrtEpContextDataBuffer",
     "OrtExternalInitializerInfo", "OrtSparseFormat", "OrtSyncStream", "SparseTensor", "contextlib",
@@ -73,6 +74,97 @@ def test_weights_are_given_by_name_or_as_files(tmp_path: Path) -> None:
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         np.testing.assert_array_equal(session.run(None, {"x": X})[0], X @ (3 * W))
+
+
+ADAPTED = """
+<ir_version: 9, opset_import: ["": 18]>
+model (float[?, 4] x, float[4, r] a, float[r, 3] b) => (float[?, 3] y)
+<float[4, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> {
+    plain = MatMul(x, w)
+    rows = MatMul(x, a)
+    more = MatMul(rows, b)
+    y = Add(plain, more)
+}
+"""
+
+
+def adapted() -> bytes:
+    """A product with an adapter of rank 0, which may be given."""
+    model = onnx.parser.parse_model(ADAPTED)
+    for name, shape in (("a", (4, 0)), ("b", (0, 3))):
+        model.graph.initializer.append(numpy_helper.from_array(np.zeros(shape, "f4"), name))
+    return model.SerializeToString()
+
+
+def write_adapter(engine: Any, path: Path, **arrays: Any) -> None:
+    """A file with these parameters."""
+    made = engine.AdapterFormat()
+    values = {name: engine.OrtValue.ortvalue_from_numpy(each) for name, each in arrays.items()}
+    made.set_parameters(values)
+    made.set_adapter_version(7)
+    made.set_model_version(9)
+    made.export_adapter(str(path))
+
+
+@pytest.mark.slow
+def test_adapters_are_inputs_of_runs(tmp_path: Path) -> None:
+    a, b = np.full((4, 2), 0.5, "f4"), np.arange(6, dtype="f4").reshape(2, 3)
+    path, half, other = (tmp_path / name for name in ("whole", "half", "other"))
+    for writer, reader in ((ours, theirs), (theirs, ours)):
+        write_adapter(writer, path, a=a, b=b, much=np.arange(5, dtype="i8"), none=a[:0])
+        found = reader.AdapterFormat.read_adapter(str(path))
+        about = (found.get_format_version(), found.get_adapter_version(), found.get_model_version())
+        assert about == (1, 7, 9)
+        values = found.get_parameters()
+        assert values.keys() == {"a", "b", "much", "none"}
+        np.testing.assert_array_equal(values["b"].numpy(), b)
+        np.testing.assert_array_equal(values["much"].numpy(), np.arange(5))
+        assert values["none"].shape() == [0, 2]
+    write_adapter(ours, half, a=2 * a)
+    write_adapter(ours, other, a=a, b=b, c=b)
+    for engine in (theirs, ours):
+        session = engine.InferenceSession(adapted(), providers=["CPUExecutionProvider"])
+        np.testing.assert_array_equal(session.run(None, {"x": X})[0], X @ W)
+        state = engine.capi.onnxruntime_pybind11_state
+        options = engine.RunOptions()
+        write_adapter(ours, path, a=a, b=b)
+        adapters = engine.LoraAdapter(), engine.LoraAdapter()  # onnxruntime does not keep them
+        for adapter, each in zip(adapters, (half, path), strict=True):  # of one name the first
+            adapter.Load(str(each))
+            options.add_active_adapter(adapter)
+        expected = X @ W + X @ (2 * a) @ b
+        np.testing.assert_allclose(session.run(None, {"x": X}, options)[0], expected)
+        x = {"x": engine.OrtValue.ortvalue_from_numpy(X)}
+        (value,) = session.run_with_ort_values(None, x, options)
+        np.testing.assert_allclose(value.numpy(), expected)
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", X)
+        binding.bind_output("y")
+        session.run_with_iobinding(binding, options)  # on which adapters have no effect
+        np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], X @ W)
+        adapters[1].Load(str(other))
+        with pytest.raises(state.InvalidArgument, match="Invalid input name: c"):
+            session.run(None, {"x": X}, options)
+
+
+def test_damaged_adapters_are_runtime_errors(tmp_path: Path) -> None:
+    path = tmp_path / "adapter"
+    write_adapter(ours, path, a=W, b=X)
+    data = path.read_bytes()
+    adapter = ours.LoraAdapter()
+    for place in range(0, len(data), 6):
+        for damaged in (data[:place], data[:place] + b"\x7f\xff" + data[place + 2 :]):
+            path.write_bytes(damaged)
+            with suppress(RuntimeError):
+                adapter.Load(path)
+            assert len(adapter.parameters) <= 2
+    for wrong in (tmp_path, tmp_path / "none", "a\0b"):
+        with pytest.raises(RuntimeError, match="cannot be read"):
+            adapter.Load(wrong)
+    with pytest.raises(RuntimeError, match="cannot be written"):
+        ours.AdapterFormat().export_adapter(tmp_path)
+    with pytest.raises(TypeError, match="not LoraAdapter"):
+        ours.RunOptions().add_active_adapter(path)
 
 
 def test_values_of_other_libraries_and_copies() -> None:

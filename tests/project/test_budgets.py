@@ -41,7 +41,7 @@ LINES = {
     "python/ingot": 4110,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1625,
-    "python/ingot/onnxruntime": 1400,
+    "python/ingot/onnxruntime": 1545,
     "python/ingot/quantizing": 1315,
     "benchmarks": 2585,
     "web": 950,

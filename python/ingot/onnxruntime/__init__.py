@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from ingot.onnxruntime import capi
+from ingot.onnxruntime.adapters import AdapterFormat, LoraAdapter
 from ingot.onnxruntime.capi import onnxruntime_pybind11_state
 from ingot.onnxruntime.options import (
     ExecutionMode,
@@ -44,11 +45,13 @@ from ingot.onnxruntime.types import ModelMetadata, NodeArg
 from ingot.onnxruntime.values import IOBinding, OrtValue, copy_tensors
 
 __all__ = [
+    "AdapterFormat",
     "ExecutionMode",
     "ExecutionOrder",
     "GraphOptimizationLevel",
     "IOBinding",
     "InferenceSession",
+    "LoraAdapter",
     "ModelMetadata",
     "NodeArg",
     "OrtAllocatorType",

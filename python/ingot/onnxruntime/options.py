@@ -11,6 +11,7 @@ from operator import index
 from typing import Any
 
 from ingot.hal.device import devices
+from ingot.onnxruntime.adapters import LoraAdapter
 from ingot.onnxruntime.capi import onnxruntime_pybind11_state as state
 
 __all__ = [
@@ -201,9 +202,10 @@ class RunOptions(_Options):
     _terminate: bool
     _running: list[Any]
     _entries: dict[str, str]
+    _adapters: list[LoraAdapter]
 
     def __init__(self) -> None:
-        self._terminate, self._running, self._entries = False, [], {}
+        self._terminate, self._running, self._entries, self._adapters = False, [], {}, []
 
     @property
     def terminate(self) -> bool:
@@ -223,6 +225,19 @@ class RunOptions(_Options):
         if key not in self._entries:
             raise RuntimeError(f"RunOptions does not have configuration with key: {key}")
         return self._entries[key]
+
+    def add_active_adapter(self, adapter: LoraAdapter) -> None:
+        """The parameters of `adapter` are inputs of runs, in place of those that runs are given."""
+        if not isinstance(adapter, LoraAdapter):
+            raise TypeError(f"the adapter is {type(adapter).__name__}, not LoraAdapter")
+        self._adapters.append(adapter)
+
+    def active_parameters(self) -> dict[str, Any]:
+        """Those of all active adapters, of one name the first."""
+        found: dict[str, Any] = {}
+        for each in reversed(self._adapters):
+            found |= each.parameters
+        return found
 
     def begin(self, model: Any) -> None:
         """A run on `model` begins. Fail: `terminate` is set."""

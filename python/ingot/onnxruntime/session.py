@@ -200,7 +200,8 @@ class InferenceSession:
             raise ValueError(
                 f"Required inputs ({missing}) are missing from input feed ({list(input_feed)})."
             )
-        return [_shown(each) for each in self._run(names, input_feed, run_options, {})]
+        feed = _with_adapters(input_feed, run_options)
+        return [_shown(each) for each in self._run(names, feed, run_options, {})]
 
     def run_with_ort_values(
         self,
@@ -209,7 +210,8 @@ class InferenceSession:
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
         """As `run`, with values that stay on the device."""
-        feed = {name: each._value for name, each in input_dict_ort_values.items()}
+        given = _with_adapters(input_dict_ort_values, run_options)
+        feed = {name: each._value for name, each in given.items()}
         names = self._output_names(output_names)
         return [OrtValue(each) for each in self._run(names, feed, run_options, {})]
 
@@ -242,7 +244,9 @@ class InferenceSession:
     def run_with_iobinding(
         self, iobinding: IOBinding, run_options: RunOptions | None = None
     ) -> None:
-        """Run on what is bound. Raises as `run`."""
+        """Run on what is bound, without active adapters. Raises as `run`."""
+        if run_options is not None and run_options.active_parameters():
+            logger.warning("adapters have no effect on runs of a binding: bind their parameters")
         iobinding.run(run_options)
 
     def _output_names(self, names: Sequence[str] | None) -> list[str]:
@@ -315,6 +319,12 @@ class InferenceSession:
         if len(self._results) == 1:
             return {self._results[0]: found}
         return dict(zip(self._results, found, strict=True))
+
+
+def _with_adapters(feed: Mapping[str, Any], options: RunOptions | None) -> Mapping[str, Any]:
+    """The inputs and the parameters of active adapters."""
+    added = options.active_parameters() if isinstance(options, RunOptions) else {}
+    return {**feed, **added} if added else feed
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from ingot.onnxruntime.adapters import AdapterFormat
 from ingot.onnxruntime.session import InferenceSession
 from ingot.onnxruntime.values import IOBinding, OrtValue, copy_tensors
 
-__all__ = ["IOBinding", "InferenceSession", "OrtValue", "Session", "copy_tensors"]
+__all__ = [
+    "AdapterFormat",
+    "IOBinding",
+    "InferenceSession",
+    "OrtValue",
+    "Session",
+    "copy_tensors",
+]
 
 Session = InferenceSession

@@ -55,6 +55,14 @@ def _onnx(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
+def _ngrams(shape: list[Any], skip: int) -> onnx.ModelProto:
+    lists = {"ngram_counts": [0, 0], "ngram_indexes": [0], "pool_int64s": [1, 2]}
+    sizes = {"min_gram_length": 2, "max_gram_length": 2, "max_skip_count": skip}
+    model = _onnx("TfIdfVectorizer", shape[2:], mode="TF", **sizes, **lists)
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    return model
+
+
 W = {"w": np.ones((3, 3, 3, 3), np.float32)}
 
 
@@ -70,14 +78,35 @@ W = {"w": np.ones((3, 3, 3, 3), np.float32)}
         lambda shape, n: _onnx("SplitToSequence", shape, axis=3),
         lambda shape, n: _onnx("Pad", shape, {"p": np.array([0, 0, n, 0, 0, 0, 1, 0])}),
         lambda shape, n: _onnx("Tile", shape, {"p": np.array([1, 1, n, 1])}),
+        lambda shape, n: _ngrams(shape, n),
     ],
-    ids=["pads", "dilations", "strides", "kernel", "size", "split", "pad", "tile"],
+    ids=["pads", "dilations", "strides", "kernel", "size", "split", "pad", "tile", "skip"],
 )
 def test_numbers_of_any_size_are_refused_or_compiled(
     make: Callable[[list[Any], int], onnx.ModelProto], shape: list[Any]
 ) -> None:
     for number in (2**31 - 1, 2**62, -(2**63)):
         _compile(make(shape, number))
+
+
+@pytest.mark.parametrize("op", ["ReduceSum", "Unsqueeze", "Squeeze"])
+def test_lists_of_axes_that_the_call_gives_may_say_that_they_are_long(op: str) -> None:
+    model = _onnx(op, ["n", 3])
+    model.graph.node[0].input.append("axes")
+    axes = helper.make_tensor_value_info("axes", TensorProto.INT64, [2**31 - 1])
+    model.graph.input.append(axes)
+    _compile(model)
+
+
+def test_trees_may_say_that_they_have_many_targets() -> None:
+    tree = {"nodes_treeids": [0], "nodes_nodeids": [0], "nodes_modes": ["LEAF"]}
+    tree |= {f"nodes_{each}nodeids": [0] for each in ("true", "false")}
+    tree |= {"nodes_featureids": [0], "nodes_values": [0.0], "target_weights": [1.0]}
+    tree |= {f"target_{each}ids": [0] for each in ("tree", "node", "")}
+    model = _onnx("TreeEnsembleRegressor", ["n", 3], n_targets=2**31 - 1, **tree)
+    model.graph.node[0].domain = "ai.onnx.ml"
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    _compile(model)
 
 
 def test_a_tensor_of_many_parts_is_split_in_a_loop() -> None:

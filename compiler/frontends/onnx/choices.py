@@ -88,7 +88,8 @@ def _undecided_axes(
     count = dims.product(shape_of(value))
     choices: Iterable[tuple[int, ...]]
     if isinstance(count, int):
-        choices = (permutations if ordered else combinations)(candidates, count)
+        pick = permutations if ordered else combinations
+        choices = pick(candidates, count) if count <= len(candidates) else ()
     else:
         unsupported(ordered, f"the count of its {name} is {count}, which must be known")
         sizes = range(len(candidates) + 1)

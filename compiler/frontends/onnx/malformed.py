@@ -40,10 +40,7 @@ def well_formed() -> Iterator[None]:
         ) from error
 
 
-def bounded(count: int, what: str) -> int:
+def bounded(count: int, what: str, most: int = _GREATEST_COUNT) -> int:
     """A count of elements that are made here. UnsupportedNode: there would be too many."""
-    unsupported(
-        not 0 <= count <= _GREATEST_COUNT,
-        f"{what} is {count}, expected 0 to {_GREATEST_COUNT}: fix the model",
-    )
+    unsupported(not 0 <= count <= most, f"{what} is {count}, expected 0 to {most}: fix the model")
     return count

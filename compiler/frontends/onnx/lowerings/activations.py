@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of
+from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.ir import Value
 
@@ -155,8 +155,10 @@ def swish(node: Node) -> Value:
 
 @lowering("Shrink")
 def shrink(node: Node) -> Value:
-    """x + bias below -lambd, x - bias above lambd, 0 between."""
-    x = widen(node, node.input(0))
+    """x + bias below -lambd, x - bias above lambd, 0 between. Integers lose their fractions at the
+    end."""
+    given = node.input(0)
+    x = widen(node, given) if type_of(given).dtype.is_float else node.convert(given, "f64")
     threshold, bias = node.number("lambd", 0.5), node.number("bias", 0.0)
     if threshold < 0:
         raise UnsupportedNode(f"lambd is {threshold}, expected 0 or more")
@@ -164,4 +166,4 @@ def shrink(node: Node) -> Value:
     below = node.compare("lt", x, node.fill(-threshold, like=x))
     above = node.compare("gt", x, node.fill(threshold, like=x))
     middle = node.op("select", above, node.op("sub", x, shift), node.fill(0, like=x))
-    return narrow(node, node.op("select", below, node.op("add", x, shift), middle), node.input(0))
+    return narrow(node, node.op("select", below, node.op("add", x, shift), middle), given)

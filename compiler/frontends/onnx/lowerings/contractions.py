@@ -21,8 +21,10 @@ def matmul_of_numbers(node: Node) -> Value:
 
 @lowering("Gemm")
 def gemm(node: Node) -> Value:
-    """alpha A' B' + beta C, where A' and B' may be transposed."""
+    """alpha A' B' + beta C, where A' and B' may be transposed. Integers lose their fractions at
+    the end."""
     a, b, c = node.input(0), node.input(1), node.optional(2)
+    element = type_of(a).dtype
     for value in (a, b):
         unsupported(type_of(value).rank != 2, "A and B must have rank 2")
     left, right = int(not node.integer("transA", 0)), int(bool(node.integer("transB", 0)))
@@ -35,15 +37,17 @@ def gemm(node: Node) -> Value:
         rhs_batch=(),
         lhs_contract=(left,),
         rhs_contract=(right,),
-        dtype=type_of(a).dtype,
+        dtype=element,
     )
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
+    if not (element.is_float or (alpha.is_integer() and beta.is_integer())):
+        product, c = node.convert(product, "f64"), c if c is None else node.convert(c, "f64")
     if alpha != 1:
         product = node.op("mul", product, node.fill(alpha, like=product))
-    if c is None or beta == 0:
-        return product
-    bias = c if beta == 1 else node.op("mul", c, node.fill(beta, like=c))
-    return node.op("add", product, node.broadcast_to(bias, shape_of(product)))
+    if c is not None and beta != 0:
+        bias = c if beta == 1 else node.op("mul", c, node.fill(beta, like=c))
+        product = node.op("add", product, node.broadcast_to(bias, shape_of(product)))
+    return node.convert(product, element)
 
 
 @lowering("Conv")

@@ -12,9 +12,12 @@ from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, 
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.strings import flat, put_at
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
+
+_GREATEST_SKIP = 256  # for each there is code of its own
 
 
 @lowering("TfIdfVectorizer", since=9)
@@ -40,11 +43,17 @@ def count_ngrams(node: Node) -> Value:
         places = columns[first : first + len(grams)]
         first += len(grams)
         if len(grams) and shortest <= size <= longest:
-            skips = node.integer("max_skip_count", 0) if size > 1 else 0
-            for step in range(1, skips + 2):
+            for step in range(1, (_skips(node, shape_of(rows)[1]) if size > 1 else 0) + 2):
                 total = node.op("add", total, _occurrences(node, rows, grams, step, places, width))
     result = _weigh(node, node.reshape(total, (batch, width)), columns)
     return result if type_of(x).rank == 2 else node.reshape(result, (width,))
+
+
+def _skips(node: Node, length: Dim) -> int:
+    """How many elements may be left out between two of an n-gram."""
+    most = node.integer("max_skip_count", 0)
+    most = min(most, length) if isinstance(length, int) else most
+    return bounded(most, "max_skip_count", _GREATEST_SKIP)
 
 
 def _occurrences(

@@ -19,6 +19,7 @@ from ingot.compiler.frontends.onnx.computed_shapes import (
     slice_bounds,
     slice_by_index,
 )
+from ingot.compiler.frontends.onnx.malformed import bounded
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.onnx.structures import Structure
@@ -31,6 +32,7 @@ from ingot.hal.spec import DType, dtype
 
 __all__: list[str] = []
 
+_GREATEST_RANK = 64  # NumPy's, too
 _TO_THE_END = 2**31 - 1  # exporters write this or more for "up to the end"
 
 
@@ -139,7 +141,7 @@ def unsqueeze(node: Node) -> Value:
     unsupported(
         not isinstance(count, int), f"the count of its axes is {count}, which must be known"
     )
-    rank = type_of(x).rank + known_dim(count)
+    rank = type_of(x).rank + bounded(known_dim(count), "the count of its axes", _GREATEST_RANK)
     axes = axes_of(node, 1, rank) or []
     added = set(axes)
     unsupported(len(added) != len(axes), f"its axes {axes} name one axis twice: fix the model")

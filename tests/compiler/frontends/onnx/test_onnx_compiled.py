@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.support.onnx_cases import Pair
+from tests.support.onnx_cases import Case, Pair, in_reference
 from tests.support.onnx_models import build_model, make_value
 
 Node = helper.make_node
@@ -258,3 +258,19 @@ def test_powers_of_integers_to_whole_floats_are_whole() -> None:
     for exponent in (0.0, 1.0, 3.0, 5.0, 6.0, 7.0):
         results = pair.model(x, np.full(x.shape, exponent, np.float32)).numpy()
         np.testing.assert_array_equal(results, x ** int(exponent))
+
+
+def test_attributes_that_are_floats_work_on_integers() -> None:
+    nodes = [
+        *(Node("Shrink", ["x"], ["soft"], lambd=0.5, bias=1.5), Node("Shrink", ["x"], ["hard"])),
+        *(
+            Node("Gemm", ["x", "w", "c"], ["y"], alpha=0.5, beta=1.5),
+            Node("Gemm", ["x", "w"], ["z"]),
+        ),
+        Node("Gemm", ["x", "w", "c"], ["whole"], alpha=2.0, beta=-3.0),
+    ]
+    initializers = {"w": np.array([[1, -2], [3, 5]], np.int32), "c": np.array([3, -1], np.int32)}
+    x = make_value("x", ["n", 2], TensorProto.INT32)
+    outputs = [node.output[0] for node in nodes]
+    case = Case(nodes, [x], outputs, initializers, oracle=in_reference)
+    case.check(x=np.array([[-2, -1], [0, 1], [2, 7]], np.int32))

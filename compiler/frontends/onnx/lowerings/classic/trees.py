@@ -23,6 +23,7 @@ from ingot.compiler.frontends.onnx.lowerings.classic.scores import (
     post_transform,
     transform_targets,
 )
+from ingot.compiler.frontends.onnx.malformed import bounded
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
 from ingot.compiler.frontends.strings import Strings
@@ -127,7 +128,7 @@ def tree_regressor(node: Node) -> Value:
     x = _read_features(node)
     tests, leaves, roots = read_trees(node, "target")
     forest = build_forest(tests, leaves, roots, type_of(x).dtype.numpy)
-    kind, count = node.text("aggregate_function", "SUM"), node.integer("n_targets", 1)
+    kind, count = node.text("aggregate_function", "SUM"), _target_count(node)
     if count == 1:  # onnxruntime reads one weight of a leaf, and skl2onnx writes it several times
         _, once = np.unique(leaves.places, return_index=True)
         leaves.places, leaves.targets, leaves.weights = (
@@ -187,10 +188,14 @@ def tree_ensemble(node: Node) -> Value:
         not 0 <= kind < len(_AGGREGATES) or not 0 <= transform < len(POST_TRANSFORMS),
         f"its aggregate_function {kind} or post_transform {transform} is not known",
     )
-    count = node.integer("n_targets", 1)
+    count = _target_count(node)
     total = _aggregate(node, walk(node, x, forest), leaves, count, _AGGREGATES[kind])
     total = node.convert(total, element)
     return transform_targets(node, total, POST_TRANSFORMS[transform])
+
+
+def _target_count(node: Node) -> int:
+    return bounded(node.integer("n_targets", 1), "n_targets")
 
 
 def _read_ensemble(node: Node) -> tuple[Tests, Leaves, np.ndarray[Any, Any]]:

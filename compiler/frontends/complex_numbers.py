@@ -286,12 +286,6 @@ def _hyperbolic_tangent(c: Complex, z: Parts) -> Parts:
     return c.op("select", fixed, c.op("sign", z[0]), real), imaginary
 
 
-def _tangent(c: Complex, z: Parts) -> Parts:
-    """tan z = -i tanh(i z)."""
-    real, imaginary = _hyperbolic_tangent(c, (c.op("neg", z[1]), z[0]))
-    return imaginary, c.op("neg", real)
-
-
 def _logistic(c: Complex, z: Parts) -> Parts:
     real, imaginary = _exponential(c, _negate(c, z))
     one = c.like(1, real)
@@ -320,9 +314,103 @@ def _arc_tangent(c: Complex, y: Parts, x: Parts) -> Parts:
     return imaginary, c.op("neg", real)
 
 
+# ---- inverse functions, by Kahan's formulas, which keep the signs of zeros and the branch cuts
+
+
+def _roots(c: Complex, z: Parts) -> tuple[Parts, Parts]:
+    """sqrt(1 - z) and sqrt(1 + z)."""
+    a, b = z
+    less = c.op("sub", c.like(1, a), a), c.op("neg", b)
+    return _square_root(c, less), _square_root(c, (c.op("add", c.like(1, a), a), b))
+
+
+def _endless(c: Complex, z: Parts) -> Value:
+    return c.op("or", c.op("is_inf", z[0]), c.op("is_inf", z[1]))
+
+
+def _grown(c: Complex, z: Parts, a: Parts, b: Parts) -> Value:
+    """asinh of the imaginary part of conj(a) b; infinite where z is, with the sign of its own."""
+    cross = c.op("sub", c.op("mul", a[0], b[1]), c.op("mul", a[1], b[0]))
+    infinity = with_sign(c, c.like(math.inf, cross), z[1])
+    return c.op("select", _endless(c, z), infinity, c.op("asinh", cross))
+
+
+def _arc_sine(c: Complex, z: Parts) -> Parts:
+    less, more = _roots(c, z)
+    a, b = z
+    along = c.op("sub", c.op("mul", less[0], more[0]), c.op("mul", less[1], more[1]))
+    along = c.op("select", _endless(c, z), c.op("abs", b), along)
+    none = c.compare("eq", a, c.like(0, a))
+    angle = c.op("select", none, a, c.op("atan2", a, along))
+    return angle, _grown(c, z, less, more)
+
+
+def _arc_cosine(c: Complex, z: Parts) -> Parts:
+    less, more = _roots(c, z)
+    a, b = z
+    angle = c.scale(2, c.op("atan2", less[0], more[0]))
+    angle = c.op("select", _endless(c, z), c.op("atan2", c.op("abs", b), a), angle)
+    straight = c.op("and", c.compare("eq", a, c.like(0, a)), c.op("is_nan", b))
+    angle = c.op("select", straight, c.like(math.pi / 2, angle), angle)
+    return angle, c.op("neg", _grown(c, z, less, more))
+
+
+def _area_cosine(c: Complex, z: Parts) -> Parts:
+    """i acos z or -i acos z, whichever has a real part that is not negative."""
+    angle, size = _arc_cosine(c, z)
+    return c.op("abs", size), with_sign(c, angle, z[1])
+
+
+def _area_tangent(c: Complex, z: Parts) -> Parts:
+    """log1p(4 a / ((1 - a)^2 + b^2)) / 4 and atan2(2 b, (1 - a) (1 + a) - b^2) / 2 for a of at
+    least 0; log(2 / |b|) / 2 beside 1, where the square of b is out of
+    range; 1 / z and pi / 2 of what is so large that no more is left of the logarithm."""
+    a, b = c.op("abs", z[0]), z[1]
+    one, zero = c.like(1, a), c.like(0, a)
+    less, square = c.op("sub", one, a), c.op("mul", b, b)
+    near = c.op("add", c.op("mul", less, less), square)
+    size = c.scale(0.25, c.op("log1p", c.op("div", c.scale(4, a), near)))
+    beside = c.scale(0.5, c.op("sub", c.like(math.log(2), a), c.op("log", c.op("abs", b))))
+    tiny = c.like(1e-20 if c.dtype(a).bits == 32 else 1e-40, a)
+    size = c.op("select", c.compare("lt", near, tiny), beside, size)
+    along = c.op("sub", c.op("mul", less, c.op("add", one, a)), square)
+    angle = c.scale(0.5, c.op("atan2", b_twice := c.scale(2, b), along))
+    far = c.compare("gt", absolute(c, z), c.like(2.0**54, a))
+    inverse = c.op("abs", _divide(c, (one, zero), z)[0])
+    inverse = c.op("select", _endless(c, z), zero, inverse)
+    turn = with_sign(c, c.like(math.pi / 2, angle), b)
+    turn = c.op("select", c.op("is_nan", b), b_twice, turn)
+    size, angle = c.choose(far, (inverse, turn), (size, angle))
+    size = c.op("select", c.compare("eq", a, zero), zero, size)
+    return with_sign(c, size, z[0]), angle
+
+
+def _turned(function: Callable[[Complex, Parts], Parts]) -> Callable[[Complex, Parts], Parts]:
+    """-i f(i z)."""
+
+    def call(c: Complex, z: Parts) -> Parts:
+        real, imaginary = function(c, (c.op("neg", z[1]), z[0]))
+        return imaginary, c.op("neg", real)
+
+    return call
+
+
+def _hyperbolic_cosine(c: Complex, z: Parts) -> Parts:
+    """cos(i z)."""
+    return _cosine(c, (c.op("neg", z[1]), z[0]))
+
+
 UNARY: dict[str, Callable[[Complex, Parts], Parts]] = {
     "cbrt": _cube_root,
+    "chlo.acos": _arc_cosine,
+    "chlo.acosh": _area_cosine,
+    "chlo.asin": _arc_sine,
+    "chlo.asinh": _turned(_arc_sine),
+    "chlo.atan": _turned(_area_tangent),
+    "chlo.atanh": _area_tangent,
     "chlo.conj": _conjugate,
+    "chlo.cosh": _hyperbolic_cosine,
+    "chlo.sinh": _turned(_sine),
     "cosine": _cosine,
     "exponential": _exponential,
     "exponential_minus_one": _exponential_minus_one,
@@ -334,7 +422,7 @@ UNARY: dict[str, Callable[[Complex, Parts], Parts]] = {
     "sign": _sign,
     "sine": _sine,
     "sqrt": _square_root,
-    "tan": _tangent,
+    "tan": _turned(_hyperbolic_tangent),
     "tanh": _hyperbolic_tangent,
 }
 BINARY: dict[str, Callable[[Complex, Parts, Parts], Parts]] = {

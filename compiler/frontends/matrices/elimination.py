@@ -79,7 +79,7 @@ def first_of(wrong: Array) -> Array:
     numbers = scope.count(wrong.shape, 1) + 1
     none = wrong.shape[1] + 1
     least = scope.where(wrong, numbers, none).reduce("min", 1)
-    return scope.where(least.equals(none), 0, least)
+    return scope.where(least >= none, 0, least)
 
 
 def _eliminate_panel(panel: Array, start: Array) -> tuple[Array, Array, Array]:

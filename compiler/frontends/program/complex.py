@@ -15,7 +15,6 @@ from ingot.compiler.frontends.complex_numbers import (
     Complex,
     Parts,
     absolute,
-    with_sign,
 )
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
 from ingot.compiler.frontends.ordering import sort_by
@@ -55,6 +54,8 @@ _UNARY = {
     "cbrt": "cbrt", "cos": "cosine", "exp": "exponential", "expm1": "exponential_minus_one",
     "log": "log", "log1p": "log_plus_one", "rsqrt": "rsqrt", "sigmoid": "logistic",
     "sign": "sign", "sin": "sine", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+    **{name: f"chlo.{name}" for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")},
 }  # fmt: skip
 _TRUTHS = ("all", "any", "count_nonzero", "logical_not", "nonzero")
 
@@ -385,96 +386,3 @@ COMPLEX.update({name: _product(name) for name in ("matmul", "outer", "tensordot"
 def _vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Of the conjugates of x1 with x2."""
     return _product("vecdot")(FUNCTIONS["conj"](x1), x2, axis=axis)
-
-
-# ---- inverse functions, by Kahan's formulas, which keep the signs of zeros and the branch cuts
-
-
-def _roots(x: Any) -> tuple[Complex, Parts, Parts]:
-    """sqrt(1 - z) and sqrt(1 + z)."""
-    c, (a, b) = _numbers(), parts_of(x)
-    less = c.op("sub", c.like(1, a), a), c.op("neg", b)
-    return c, UNARY["sqrt"](c, less), UNARY["sqrt"](c, (c.op("add", c.like(1, a), a), b))
-
-
-def _endless(c: Complex, z: Parts) -> Value:
-    return c.op("or", c.op("is_inf", z[0]), c.op("is_inf", z[1]))
-
-
-def _grown(c: Complex, z: Parts, a: Parts, b: Parts) -> Value:
-    """asinh of the imaginary part of conj(a) b; infinite where z is, with the sign of its own."""
-    cross = c.op("sub", c.op("mul", a[0], b[1]), c.op("mul", a[1], b[0]))
-    infinity = with_sign(c, c.like(math.inf, cross), z[1])
-    return c.op("select", _endless(c, z), infinity, c.op("asinh", cross))
-
-
-@_form("asin")
-def _asin(x: Any, /) -> ComplexTensor:
-    c, less, more = _roots(x)
-    z = a, b = parts_of(x)
-    along = c.op("sub", c.op("mul", less[0], more[0]), c.op("mul", less[1], more[1]))
-    along = c.op("select", _endless(c, z), c.op("abs", b), along)
-    none = c.compare("eq", a, c.like(0, a))
-    angle = c.op("select", none, a, c.op("atan2", a, along))
-    return of_parts((angle, _grown(c, z, less, more)))
-
-
-@_form("acos")
-def _acos(x: Any, /) -> ComplexTensor:
-    c, less, more = _roots(x)
-    z = a, b = parts_of(x)
-    angle = c.scale(2, c.op("atan2", less[0], more[0]))
-    angle = c.op("select", _endless(c, z), c.op("atan2", c.op("abs", b), a), angle)
-    straight = c.op("and", c.compare("eq", a, c.like(0, a)), c.op("is_nan", b))
-    angle = c.op("select", straight, c.like(math.pi / 2, angle), angle)
-    return of_parts((angle, c.op("neg", _grown(c, z, less, more))))
-
-
-@_form("acosh")
-def _acosh(x: Any, /) -> ComplexTensor:
-    """i acos z or -i acos z, whichever has a real part that is not negative."""
-    c, (angle, size) = _numbers(), _acos(x).parts
-    return of_parts((c.op("abs", size), with_sign(c, angle, parts_of(x)[1])))
-
-
-@_form("atanh")
-def _atanh(x: Any, /) -> ComplexTensor:
-    """log1p(4 a / ((1 - a)^2 + b^2)) / 4 and atan2(2 b, (1 - a) (1 + a) - b^2) / 2 for a of at
-    least 0; 1 / z and pi / 2 of what is so large that no more is left of the logarithm."""
-    c, z = _numbers(), parts_of(x)
-    a, b = c.op("abs", z[0]), z[1]
-    one, zero = c.like(1, a), c.like(0, a)
-    less, square = c.op("sub", one, a), c.op("mul", b, b)
-    near = c.op("add", c.op("mul", less, less), square)
-    size = c.scale(0.25, c.op("log1p", c.op("div", c.scale(4, a), near)))
-    along = c.op("sub", c.op("mul", less, c.op("add", one, a)), square)
-    angle = c.scale(0.5, c.op("atan2", b_twice := c.scale(2, b), along))
-    far = c.compare("gt", absolute(c, z), c.like(2.0**54, a))
-    inverse = c.op("abs", BINARY["divide"](c, (one, zero), z)[0])
-    inverse = c.op("select", _endless(c, z), zero, inverse)
-    turn = with_sign(c, c.like(math.pi / 2, angle), b)
-    turn = c.op("select", c.op("is_nan", b), b_twice, turn)
-    size, angle = c.choose(far, (inverse, turn), (size, angle))
-    size = c.op("select", c.compare("eq", a, zero), zero, size)
-    return of_parts((with_sign(c, size, z[0]), angle))
-
-
-def _turned(function: Callable[..., ComplexTensor]) -> Callable[..., ComplexTensor]:
-    """-i f(i z)."""
-
-    def call(x: Any, /) -> ComplexTensor:
-        c, (a, b) = _numbers(), parts_of(x)
-        real, imaginary = function(of_parts((c.op("neg", b), a))).parts
-        return of_parts((imaginary, c.op("neg", real)))
-
-    return call
-
-
-COMPLEX.update({"asinh": _turned(_asin), "atan": _turned(_atanh), "sinh": _turned(_unary("sine"))})
-
-
-@_form("cosh")
-def _cosh(x: Any, /) -> ComplexTensor:
-    """cos(i z)."""
-    c, (a, b) = _numbers(), parts_of(x)
-    return of_parts(UNARY["cosine"](c, (c.op("neg", b), a)))

@@ -34,15 +34,17 @@ _ADVICE = "compute with real and imaginary parts (torch.view_as_real)"
 _BY_PARTS = frozenset(
     f"aten.{name}"
     for name in (
-        "_reshape_alias.default", "_unsafe_index.Tensor",
+        "_reshape_alias.default", "_unsafe_index.Tensor", "_unsafe_index_put.default",
         "_unsafe_view.default", "alias.default", "as_strided.default", "broadcast_to.default",
-        "cat.default", "chunk.default", "clone.default",
+        "cat.default", "channel_shuffle.default", "chunk.default", "clone.default",
+        "col2im.default",
         "contiguous.default", "copy.default", "cumsum.default", "detach.default",
         "diagonal.default", "expand.default", "expand_as.default", "flatten.using_ints",
-        "flip.default", "gather.default", "index.Tensor", "index_put.default",
+        "flip.default", "gather.default", "im2col.default", "index.Tensor", "index_put.default",
         "index_select.default", "lift_fresh.default", "lift_fresh_copy.default", "mT.default",
         "masked_select.default", "mean.default", "mean.dim", "movedim.int", "movedim.intlist",
-        "narrow.default", "neg.default", "permute.default", "repeat.default", "reshape.default",
+        "narrow.default", "neg.default", "permute.default",
+        "pixel_shuffle.default", "pixel_unshuffle.default", "repeat.default", "reshape.default",
         "roll.default", "select.int", "select_scatter.default", "slice.Tensor",
         "slice_scatter.default", "split.Tensor", "split_with_sizes.default", "squeeze.default",
         "squeeze.dim", "squeeze.dims", "stack.default", "sum.default", "sum.dim_IntList",
@@ -63,12 +65,14 @@ _AS_REAL = frozenset(
         "diagonal_copy.default",
         "diagonal_scatter.default", "diff.default", "dot.default", "einsum.default",
         "expand_copy.default", "ger.default", "index_add.default", "index_copy.default",
-        "index_fill.int_Scalar", "lerp.Scalar", "lerp.Tensor", "linear.default",
+        "index_fill.int_Scalar", "index_fill.int_Tensor", "lerp.Scalar", "lerp.Tensor",
+        "linear.default",
         "logical_and.default", "logical_not.default", "logical_or.default", "logical_xor.default",
         "masked_scatter.default", "matmul.default", "meshgrid.default", "meshgrid.indexing",
         "mm.default", "mv.default", "narrow_copy.default", "numel.default", "outer.default",
         "pad.default", "permute_copy.default", "put.default", "repeat_interleave.self_int",
-        "reshape_as.default", "scatter.src", "scatter_add.default", "select_copy.int",
+        "reshape_as.default", "scatter.reduce", "scatter.src", "scatter_add.default",
+        "select_copy.int",
         "silu.default", "size.int", "slice_copy.Tensor", "split_copy.Tensor",
         "split_with_sizes_copy.default", "squeeze_copy.dim", "squeeze_copy.dims",
         "storage_offset.default", "stride.int", "sym_numel.default", "sym_size.int",
@@ -91,6 +95,8 @@ _GRAPH_UNARY = {"exp": "exponential", "log": "log", "logistic": "logistic", "tan
 
 
 _UNARY = {
+    **{f"aten.{name}.default": f"chlo.{name}" for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")},
     "aten.cos.default": "cosine",
     "aten.exp.default": "exponential",
     "aten.expm1.default": "exponential_minus_one",
@@ -107,7 +113,7 @@ _UNARY = {
     "aten.conj.default": "chlo.conj",
     "aten._conj_physical.default": "chlo.conj",
     "aten.conj_physical.default": "chlo.conj",
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -116,28 +116,48 @@ def convert(c: Context, x: Operand, *_: Any, **__: Any) -> Any:
     return c.convert(x.real, c.dtype)
 
 
-def _filled(c: Context, number: Scalar | complex) -> ComplexValue:
-    element, imaginary = real_dtype(c.dtype), 0.0
-    if isinstance(number, complex):
-        number, imaginary = number.real, number.imag
-    real = c.filled(number, element, c.shape)
-    return ComplexValue(real, c.fill(imaginary, like=real))
+def _filled(c: Context, number: Operand) -> Any:
+    """One number in every element; real if the result is, as where a complex tensor is the model
+    of a real one."""
+    parts = [c.broadcast_to(each, c.shape) for each in _widened(c, number)]
+    return ComplexValue(*parts) if c.dtype.is_complex else parts[0]
 
 
 @complex_lowering("aten.full.default", "aten.new_full.default", "aten.full_like.default",
-                  "aten.scalar_tensor.default")  # fmt: skip
-def full(c: Context, *given: Any, **__: Any) -> ComplexValue:
+                  "aten.scalar_tensor.default", "aten.fill.Scalar", "aten.fill.Tensor")  # fmt: skip
+def full(c: Context, *given: Any, **__: Any) -> Any:
     return _filled(c, given[-1])
 
 
-@complex_lowering("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default")
-def zeros(c: Context, *_: Any, **__: Any) -> ComplexValue:
+@complex_lowering("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default",
+                  "aten.zero.default")  # fmt: skip
+def zeros(c: Context, *_: Any, **__: Any) -> Any:
     return _filled(c, 0)
 
 
-@complex_lowering("aten.ones.default", "aten.ones_like.default")
-def ones(c: Context, *_: Any, **__: Any) -> ComplexValue:
+@complex_lowering("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
+def ones(c: Context, *_: Any, **__: Any) -> Any:
     return _filled(c, 1)
+
+
+@complex_lowering("aten.eye.default", "aten.eye.m")
+def eye(c: Context, *_: Any, **__: Any) -> Any:
+    return _filled(c, LOWERINGS["aten.eye.default"](_of_parts(c)))
+
+
+def _of_parts(c: Context) -> Context:
+    """The node as that of one part."""
+    return c.declaring(*(each and real_type(each) for each in c.declared))
+
+
+@complex_lowering("aten.linspace.default")
+def linspace(
+    c: Context, start: complex | Scalar, end: complex | Scalar, steps: Dim, **__: Any
+) -> ComplexValue:
+    ends = ((each.real, each.imag) if isinstance(each, complex) else (each, 0.0)
+            for each in (start, end))  # fmt: skip
+    between = LOWERINGS["aten.linspace.default"]
+    return ComplexValue(*(between(_of_parts(c), *pair, steps) for pair in zip(*ends, strict=True)))
 
 
 @complex_lowering("aten.complex.default")
@@ -146,24 +166,33 @@ def complex_of_parts(c: Context, real: Value, imaginary: Value) -> ComplexValue:
 
 
 @complex_lowering("aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default")
-def empty(c: Context, *_: Any, **__: Any) -> ComplexValue:
+def empty(c: Context, *_: Any, **__: Any) -> Any:
     return _filled(c, 0)
 
 
-def _hyperbolic(first: str, second: str) -> Callable[..., ComplexValue]:
-    """cosh a cos b + i sinh a sin b, or with sinh and cosh exchanged."""
-
-    def lower(c: Context, x: ComplexValue) -> ComplexValue:
-        cos, sin = (c.op(each, x.imaginary) for each in ("cos", "sin"))
-        return ComplexValue(
-            c.op("mul", c.op(first, x.real), cos), c.op("mul", c.op(second, x.real), sin)
-        )
-
-    return lower
+@complex_lowering("aten.exp2.default")
+def power_of_two(c: Context, x: ComplexValue) -> ComplexValue:
+    numbers = Complex(c.builder)
+    scaled = tuple(numbers.scale(math.log(2), each) for each in x.parts)
+    return ComplexValue(*UNARY["exponential"](numbers, (scaled[0], scaled[1])))
 
 
-complex_lowering("aten.sinh.default")(_hyperbolic("sinh", "cosh"))
-complex_lowering("aten.cosh.default")(_hyperbolic("cosh", "sinh"))
+@complex_lowering("aten.ldexp.Tensor")
+def load_exponent(c: Context, a: Operand, b: Operand) -> ComplexValue:
+    return _binary("multiply")(c, a, power_of_two(c, ComplexValue(*_widened(c, b))))
+
+
+@complex_lowering("aten.logsumexp.default")
+def log_sum_exp(c: Context, x: ComplexValue, dim: Any, keepdim: bool = False) -> ComplexValue:
+    numbers, axes, shape = Complex(c.builder), c.axes(dim, x.real), shape_of(x.real)
+    greatest = c.reduce(x.real, axes, "max")
+    middle = c.op("select", c.op("is_finite", greatest), greatest, c.fill(0, like=greatest))
+    shifted = c.op("sub", x.real, c.broadcast_back(middle, shape, axes))
+    powers = UNARY["exponential"](numbers, (shifted, x.imaginary))
+    real, imaginary = (c.reduce(each, axes, "add") for each in powers)
+    size, turn = UNARY["log"](numbers, (real, imaginary))
+    found = c.op("add", size, middle), turn
+    return ComplexValue(*(c.keep_axes(each, shape, axes) if keepdim else each for each in found))
 
 
 def _logarithm(base: float) -> Callable[..., ComplexValue]:
@@ -207,12 +236,42 @@ def distance(c: Context, a: Operand, b: Operand, p: float = 2) -> Any:
     return LOWERINGS["aten.dist.default"](c, length, c.fill(0, like=length), p)
 
 
+def _of_truth(name: str) -> None:
+    """What asks whether elements are 0."""
+
+    def lower(c: Context, x: ComplexValue, *given: Any, **named: Any) -> Any:
+        return LOWERINGS[name](c, differ(c, x, 0), *given, **named)
+
+    complex_lowering(name)(lower)
+
+
+for _name in ("all.default", "all.dim", "all.dims", "any.default", "any.dim", "any.dims",
+              "argwhere.default", "count_nonzero.default", "count_nonzero.dim_IntList",
+              "nonzero.default", "nonzero_numpy.default", "nonzero_static.default",
+              "where.default"):  # fmt: skip
+    _of_truth(f"aten.{_name}")
+
+
+def _of_real(name: str) -> None:
+    """What torch takes of complex numbers only if it gives real ones: those of real parts."""
+
+    def lower(c: Context, x: ComplexValue, *given: Any, **named: Any) -> Any:
+        if c.dtype.is_complex:
+            raise UnsupportedNode("complex numbers have no order: torch refuses them, too")
+        return LOWERINGS[name](c, x.real, *given, **named)
+
+    complex_lowering(name)(lower)
+
+
+for _name in ("softmax.int", "log_softmax.int"):
+    _of_real(f"aten.{_name}")
+
+
 def _variance(name: str) -> None:
     """The sum of the variances of both parts, and the mean of each."""
 
     def lower(c: Context, x: ComplexValue, *given: Any, **named: Any) -> Any:
-        declared = [None if each is None else real_type(each) for each in c.declared]
-        inner = c.declaring(*declared)
+        inner = _of_parts(c)
         found = [LOWERINGS[name](inner, each, *given, **named) for each in x.parts]
         if "var_mean" not in name:
             return c.op("add", *found)
@@ -252,7 +311,7 @@ def cumulative_product(c: Context, x: Operand, dim: int, **__: Any) -> ComplexVa
 @complex_lowering("aten.prod.default", "aten.prod.dim_int")
 def product(
     c: Context, x: Operand, dim: int | None = None, keepdim: bool = False, **__: Any
-) -> ComplexValue:
+) -> Any:
     """Of halves, and of their halves."""
     parts = _widened(c, x)
     if dim is None:

@@ -396,6 +396,19 @@ def pseudo_inverse(
     return [(vh.H * inverse.unsqueeze(1)) @ u.H]
 
 
+@_linalg("linalg_polar")
+def polar_factors(m: _Matrices, x: Operand) -> _Found:
+    """The nearest matrix with orthonormal columns, and the Hermitian one that makes x of it."""
+    u, values, vh, _ = svd(m.of(x), whole=False)
+    return u @ vh, (vh.H * values.unsqueeze(1)) @ vh
+
+
+@_linalg("linalg_matrix_sqrth")
+def root_of_hermitian(m: _Matrices, x: Operand) -> _Found:
+    values, vectors, _ = eigh(m.of(x))
+    return [(vectors * values.sqrt().unsqueeze(1)) @ vectors.H]
+
+
 @_linalg("linalg_matrix_exp")
 def matrix_exponential(m: _Matrices, x: Operand) -> _Found:
     return [exponential(m.of(x))]

@@ -36,7 +36,8 @@ def test_parts_and_arithmetic() -> None:
 
 def test_functions() -> None:
     names = (jnp.exp, jnp.expm1, jnp.log, jnp.log1p, jnp.sqrt, lax.rsqrt, jnp.sin, jnp.cos)
-    names += (jnp.tanh, jnp.tan, lax.logistic)
+    names += (jnp.tanh, jnp.tan, lax.logistic, jnp.sinh, jnp.cosh, jnp.arcsin, jnp.arccos)
+    names += (jnp.arctan, jnp.arcsinh, jnp.arccosh, jnp.arctanh)
 
     def model(x: Any, y: Any) -> Any:
         return [function(x) for function in names] + [x**y, x**2, lax.pow(x, y)]

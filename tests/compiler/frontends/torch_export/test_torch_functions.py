@@ -58,7 +58,7 @@ def rebuilt(values: Any, vectors: Any) -> Any:
 
 SQUARE: dict[str, Any] = {
     "inv": lambda a, b: (L.inv(a), torch.inverse(a)),
-    "inv_ex": lambda a, b: L.inv_ex(a),
+    "inv_ex": lambda a, b: (L.inv_ex(a), L.inv_ex(a[..., :0, :0])),
     "solve": lambda a, b: (L.solve(a, b), L.solve(a, b.mT, left=False), L.solve(a, a[..., 0])),
     "det": lambda a, b: (L.det(a), L.slogdet(a)),
     "lu_solve": lambda a, b: L.lu_solve(*L.lu_factor(a), b),
@@ -90,6 +90,7 @@ DEFINITE: dict[str, Any] = {
     "cholesky_inverse": lambda a, b: torch.cholesky_inverse(L.cholesky(a)),
     "eigh": lambda a, b: (L.eigvalsh(a), rebuilt(*L.eigh(a, UPLO="U"))),
     "pinv": lambda a, b: L.pinv(a, hermitian=True),
+    "roots": lambda a, b: (L.matrix_sqrth(a), L.polar(a), L.polar(b)),
 }
 
 
@@ -632,6 +633,7 @@ def spectral(x: Any, weight: Any) -> Any:
     return torch.fft.irfft2(torch.einsum("bixy,ioxy->boxy", modes, weight), s=x.shape[-2:])
 
 
+EDGES = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -2.0, torch.inf, -torch.inf, torch.nan, 1e-20])
 COMPLEX: dict[str, Callable[..., Any]] = {
     "spectral": lambda x, w: spectral(x, w),
     "products": lambda x, w: (
@@ -654,6 +656,26 @@ COMPLEX: dict[str, Callable[..., Any]] = {
         torch.diff(x),
         x.sinh() + x.cosh(),
         torch.log2(x) + torch.log10(x),
+        torch.exp2(x) + torch.ldexp(x, x),
+        torch.logsumexp(x * 30, (1, 3), keepdim=True),
+    ),
+    "inverse": lambda x, w: [
+        getattr(torch.complex(EDGES, EDGES[:, None]), name)()
+        for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh")
+    ],
+    "made": lambda x, w: (
+        torch.eye(3, 4, dtype=x.dtype),
+        torch.linspace(1j, 2 - 1j, 7, dtype=x.dtype),
+        x.new_ones(2),
+        x.new_zeros(2, dtype=torch.float32),
+        torch.fill(x, 1 + 2j),
+        torch.fill(x, w[0, 0, 0, 0]),
+    ),
+    "asked": lambda x, w: (
+        (x - x[:, :, :1]).any(-1),
+        x.all(),
+        x.count_nonzero(1),
+        (x - x[0, 0, 0]).argwhere(),
     ),
     "moves": lambda x, w: (
         torch.nn.functional.pad(x, (1, 2, 0, 1), value=1.5),
@@ -662,6 +684,9 @@ COMPLEX: dict[str, Callable[..., Any]] = {
         torch.meshgrid(x[0, 0, 0], w[0, 0, 0], indexing="ij"),
         x.tile(2, 1),
         x.take_along_dim(torch.tensor([[[[1, 0, 2]]]]), -1),
+        torch.nn.functional.unfold(x, 2, padding=1),
+        torch.pixel_shuffle(torch.pixel_unshuffle(x[..., :4], 2), 2),
+        x.index_fill(3, torch.tensor([0, 2]), w[0, 0, 0, 0]),
     ),
     "many": lambda x, w: (
         x.prod(),

@@ -264,7 +264,7 @@ class _Run:
             left = a[:, s, k, :, None].repeat(len(column), 2)
             right = b[:, s, k, None].repeat(len(rows), 1)
             sums = _dot_words(left, right, sums, dot)
-        indices = np.zeros((len(a), 1, 1), int) + rows[:, None] * len(column) + column
+        indices = np.zeros((len(a), 1, 1), int) + rows[:, None] * 16 * dot.width + column
         alive = self.active[:, None, None] & (rows[:, None] < at[10][:, 0])
         self.write(op, indices, np.broadcast_to(alive, indices.shape), sums, 9)
 

@@ -104,13 +104,14 @@ class Tiles(Attributes):
 
 @dataclass(frozen=True)
 class DotTiles(Attributes):
-    """Of `loop.dot_tiles`: what the words of either side hold, and how many lines of rows and how
-    many panels there are."""
+    """Of `loop.dot_tiles`: what the words of either side hold, how many lines of rows and how many
+    panels there are, and the panels of a row of sums."""
 
     left: DType
     right: DType
     lines: int
     panels: int
+    width: int
 
 
 @dataclass(frozen=True)

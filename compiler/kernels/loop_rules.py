@@ -302,6 +302,7 @@ def dot_tiles(op: Op) -> tuple[Type, ...]:
     require(_element(sums).name == wanted, f"stores sums of {wanted}, not {sums.type}")
     fits = dot.panels in (1, 2) and dot.lines in (1, 2)
     require(fits, f"takes one or two lines and panels, not {dot.lines} and {dot.panels}")
+    require(dot.width >= dot.panels, f"stores {dot.panels} panels in rows of {dot.width}")
     own = defined_by(sums, "loop.scratch") is not None
     require(own, "sums are in memory of the kernel's own")
     return ()

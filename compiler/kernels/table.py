@@ -415,12 +415,13 @@ def _tile_ops() -> None:
         "sums: memory, rows: index, words: index, segments: index)",
         "",
         rules.dot_tiles,
-        "Stores sums of products, rows of 16 columns for each of `panels`, of each of `lines`: "
-        "sums[line, row, panel, column] = the sum over segments s and words k of left[left_at + s "
-        "* left_step + line * line_pitch + row * pitch + k] times right[right_at + s * right_step "
-        "+ panel * panel_pitch + 16 k + column], as `loop.dot4` of bytes or `loop.dot2` multiply "
-        "words. One line has 1 to 32 rows; if they are fewer than a tile has, they are the last "
-        "ones of all, and 15 rows of sums in front of them may change. Two have those of a tile.",
+        "Stores sums of products, 16 columns for each of `panels`, of rows of each of `lines`; "
+        "there is room for `width` panels in a row: sums[line, row, panel, column] = the sum over"
+        " segments s and words k of left[left_at + s * left_step + line * line_pitch + row * "
+        "pitch + k] times right[right_at + s * right_step + panel * panel_pitch + 16 k + column],"
+        " as `loop.dot4` of bytes or `loop.dot2` multiply words. One line has 1 to 32 rows; if "
+        "they are fewer than a tile has, they are the last ones of all, and 15 rows of sums in "
+        "front of them may change. Two have those of a tile.",
         "writes",
         attributes=DotTiles,
     )

@@ -32,6 +32,7 @@ __all__ = [
     "SCRATCH",
     "STEP_CYCLES",
     "TILE",
+    "WIDTH",
     "TileProducts",
     "TileSide",
     "words_at_once",
@@ -44,7 +45,11 @@ ROWS, PANELS = 2 * TILE, 2
 """Rows and panels of a block of sums: as many tiles as there are hold it, and what it is made of.
 A product takes 18 cycles so, with one tile of each side 19 and more loads."""
 
-SCRATCH = (ROWS + TILE) * PANELS * PANEL * 4
+WIDTH = 4
+"""Panels whose sums are made before the epilogue takes them: it runs beside products, which take
+long from their first word to their last sum where K is short, and stores whole lines."""
+
+SCRATCH = (ROWS + TILE) * WIDTH * PANEL * 4
 """Bytes for sums, behind room for those of rows in front of the first."""
 
 FEWEST_ROWS, FEWEST_WORDS = 3, 4
@@ -98,14 +103,15 @@ class TileProducts:
     def for_panels(
         self, first: Index, last: Index, panels: Dim, body: Callable[[Index, int], None]
     ) -> None:
-        """`body(panel, count)` for the panels in [first, last) of `panels`: twos, then one."""
-        b = self.builder
-        pairs = b.mul(b.div(b.sub(last, first), PANELS), PANELS)
-        with b.for_(0, pairs, PANELS) as loop:
-            body(b.add(first, loop.index), PANELS)
-        if not isinstance(panels, int) or panels % PANELS:
-            with b.for_(b.add(first, pairs), last) as loop:
-                body(loop.index, 1)
+        """`body(panel, count)` for the panels in [first, last) of `panels`."""
+        tail = panels % WIDTH if isinstance(panels, int) else 1
+
+        def whole(count: int, offset: Index, _: object) -> tuple[()]:
+            body(self.builder.add(first, offset), count)
+            return ()
+
+        count = self.builder.sub(last, first)
+        for_row_tiles(self.builder, count, (WIDTH, tail) if tail else (WIDTH,), whole)
 
     def for_rows(
         self, rows: Index, tails: Sequence[int] | None, body: Callable[[Index, Index], None]
@@ -133,17 +139,21 @@ class TileProducts:
         segments: Index = 1,
         lines: int = 1,
     ) -> None:
-        """The product of up to `ROWS` rows, or two lines of a tile's, and `PANELS` panels, with its
+        """The product of up to `ROWS` rows, or two lines of a tile's, and `WIDTH` panels, with its
         epilogue. `place`: the row of the result, and its panel; `count`: of rows in a line, and of
         panels."""
-        b, (rows, panels) = self.builder, count
-        sums = b.scratch(self.room + SCRATCH - ROWS * panels * PANEL * 4, dtype("i32"))
+        b, (rows, width) = self.builder, count
+        first = self.room + SCRATCH - ROWS * width * PANEL * 4
         numbers = (left.at, left.pitch, left.line_pitch if lines > 1 else 0, left.step)
-        operands = [left.memory, *map(b.value, numbers), right.memory]
-        operands += [*map(b.value, (right.at, right.pitch, right.step)), sums]
-        operands += map(b.value, (rows, self.words, segments))
-        b.append("loop.dot_tiles", operands, None, DotTiles(*self.parts, lines, panels))
-        self._finish(sums, b.mul(rows, lines), panels, place)
+        for panel in range(0, width, PANELS):
+            sums = b.scratch(first + panel * PANEL * 4, dtype("i32"))
+            operands = [left.memory, *map(b.value, numbers), right.memory]
+            at = b.add(right.at, b.mul(right.pitch, panel))
+            operands += [*map(b.value, (at, right.pitch, right.step)), sums]
+            operands += map(b.value, (rows, self.words, segments))
+            dot = DotTiles(*self.parts, lines, min(PANELS, width - panel), width)
+            b.append("loop.dot_tiles", operands, None, dot)
+        self._finish(b.scratch(first, dtype("i32")), b.mul(rows, lines), width, place)
 
     def _finish(self, sums: Value, rows: Index, panels: int, place: tuple[Index, Index]) -> None:
         b, (first, panel) = self.builder, place

@@ -24,11 +24,11 @@ from ingot.compiler.kernels.loop import Index
 from ingot.compiler.kernels.register_tile import PANEL, for_row_tiles, pitch_of
 from ingot.compiler.kernels.schedule import MOST_SCRATCH, SHARED_WEIGHT, WANTED_WORKGROUPS
 from ingot.compiler.kernels.tiles import (
-    PANELS,
     ROWS,
     SCRATCH,
     STEP_CYCLES,
     TILE,
+    WIDTH,
     TileProducts,
     TileSide,
     words_at_once,
@@ -80,9 +80,9 @@ def _shares(c: Convolution, blocks: int, units: int, most_splits: int) -> tuple[
     """Blocks of rows, of at most so many units, and of panels: as many as are wanted."""
     if blocks < WANTED_WORKGROUPS and _weight(c) <= SHARED_WEIGHT:
         blocks = min(units, WANTED_WORKGROUPS)
-    pairs = -(-known_dim(c.panels) // PANELS)
+    pairs = -(-known_dim(c.panels) // WIDTH)
     splits = max(1, min(pairs, -(-WANTED_WORKGROUPS // blocks), most_splits))
-    return blocks, -(-pairs // splits) * PANELS
+    return blocks, -(-pairs // splits) * WIDTH
 
 
 def _products(c: Convolution, tiles: int, words: int) -> int:

@@ -50,7 +50,8 @@ typedef struct {
 
 /* The sums of `tiles` tiles of rows and `panels` panels, tile 0 of rows that begin `first` bytes
  * behind the left side's first one, tile 1 `second`: over `words` words, `chunk` at once, of all
- * segments. And those of `rows` rows, and as many `line_pitch` bytes on if this is not 0.
+ * segments. And those of `rows` rows, and as many `line_pitch` bytes on if this is not 0, in rows of
+ * `pitch` bytes.
  */
 #define INGOT_DOT_TILES(name, instruction)                                                        \
   INGOT_INLINE void dot_block_##name(ingot_tile_side left, ingot_tile_side right, i64 first,       \
@@ -83,8 +84,9 @@ typedef struct {
     }                                                                                              \
   }                                                                                                \
   INGOT_INLINE void dot_tiles_##name(ingot_tile_side left, ingot_tile_side right, char *sums,      \
-      i64 rows, i64 words, i64 segments, i64 line_pitch, i64 height, int chunk, int panels) {      \
-    i64 pitch = 64 * panels, first = index_min(rows - height, 0);                                  \
+      i64 rows, i64 words, i64 segments, i64 line_pitch, i64 height, int chunk, int panels,        \
+      i64 pitch) {                                                                                 \
+    i64 first = index_min(rows - height, 0);                                  \
     i64 second = line_pitch ? rows : rows - height;                                                \
     i64 at = first * left.pitch, second_at = line_pitch ? line_pitch : second * left.pitch;        \
     if (second > 0) {                                                                              \

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from ingot.compiler.graph.ops.table import OPS, RuleError, require
 from ingot.compiler.ir import (
+    Block,
     Function,
     IndexType,
     Level,
@@ -156,17 +157,26 @@ def _misuses(kernel: Kernel) -> Iterator[tuple[Op, str]]:
         yield kernel.loops.block.ops[0], "the kernel takes arguments: its operands are bindings"
     if kernel.loops.block.terminator.name != "return":
         yield kernel.loops.block.terminator, "a kernel ends in a return"
-    shaped = [op for op in kernel.loops.block.ops if op.name == "loop.shape_tiles"]
+    yield from _shapeless(kernel.loops.block, False)
     for op in walk(kernel.loops):
-        if op.name == "loop.shape_tiles" and (op not in shaped or len(shaped) > 1):
-            yield op, "stands in a region, or more than once"
-        if op.name == "loop.dot_tiles" and not shaped:
-            yield op, "has no loop.shape_tiles in front of it"
         if op.name == "return" and op is not kernel.loops.block.terminator:
             yield op, "stands in a region"
         if op.name == "return" and op.operands:
             yield op, "gives values: only functions do, a kernel stores its results"
         yield from ((op, each) for each in _misuse(kernel, op))
+
+
+def _shapeless(block: Block, is_shaped: bool) -> Iterator[tuple[Op, str]]:
+    """Products of tiles without a shape, and shapes of tiles that have one."""
+    for op in block.ops:
+        if op.name == "loop.shape_tiles":
+            if is_shaped:
+                yield op, "stands more than once in front of the same ops"
+            is_shaped = True
+        if op.name == "loop.dot_tiles" and not is_shaped:
+            yield op, "has no loop.shape_tiles in front of it"
+        for region in op.regions:
+            yield from _shapeless(region.block, is_shaped)
 
 
 def _misuse(kernel: Kernel, op: Op) -> Iterator[str]:

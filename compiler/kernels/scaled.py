@@ -4,18 +4,21 @@ The four bytes of a word of a row meet those of a line of a panel (`loop.dot4`),
 are unsigned ones; what that adds to the sum of a group follows from the sum of the row's codes.
 The sum is exact; then it meets both scales, and is added to an f32. Few rows take bytes out of the
 panels as they lie, in the time of reading them; for many a workgroup puts the bytes and scales of
-its panels into scratch once. The grid is that of contractions: blocks of rows, blocks of panels.
+its panels into scratch once. Where the target has tiles, a group of 16 rows and a panel is one
+product of them, whose sums go through scratch. The grid is that of contractions: blocks of rows,
+blocks of panels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from ingot.compiler.graph.ops import DotScaled
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import ceildiv
-from ingot.compiler.kernels.coding import I32, BlockCoding, Line, coding_of, minima_of
+from ingot.compiler.kernels.coding import I32, BlockCoding, Line, coding_of, in_each_byte, minima_of
 from ingot.compiler.kernels.contraction_entry import argument_of, kernel_of, root_of
 from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
@@ -27,7 +30,8 @@ from ingot.compiler.kernels.lanes.coded import (
     vectors_of_group,
     words_of_line,
 )
-from ingot.compiler.kernels.loop import Index, LoopBuilder
+from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
+from ingot.compiler.kernels.loop_rules import TILE
 from ingot.compiler.kernels.product import product_of
 from ingot.compiler.kernels.register_tile import (
     PANEL,
@@ -41,12 +45,17 @@ from ingot.compiler.kernels.register_tile import (
     zero_tile,
 )
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
+from ingot.compiler.kernels.tiles import SCRATCH, STORED_ROWS, TileProducts, TileSide, words_at_once
 from ingot.compiler.kernels.words import BYTES_OF_WORD
 from ingot.hal.spec import dtype
 
 __all__ = ["ScaledSchedule", "lower_scaled"]
 
-F32, _SIGNS = dtype("f32"), (dtype("u8"), dtype("i8"))
+F32, I8, U8 = map(dtype, ("f32", "i8", "u8"))
+_SIGNS = U8, I8
+
+_Reader = Callable[[Index, Index], Value]
+"""What reads a vector of a group."""
 
 BLOCK_ROWS = 1024
 """Rows of a workgroup, for which bytes of panels are taken out once."""
@@ -76,16 +85,19 @@ def lower_scaled(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one dot_scaled."""
     if target.group_size > 1:
         raise ValueError("groups of work items have no kernel for rows that are codes with scales")
-    return _Scaled(function, target).lower()
+    coding = coding_of(function, root_of(function))
+    assert isinstance(coding, BlockCoding)
+    rows, group = product_of(root_of(function)).rows, coding.group // BYTES_OF_WORD
+    words = words_at_once(target, (I8, I8), rows, group)
+    return (_InTiles if words else _Scaled)(function, target, coding).lower()
 
 
 class _Scaled:
     """State while one kernel is made."""
 
-    def __init__(self, function: Function, target: TargetInfo) -> None:
+    def __init__(self, function: Function, target: TargetInfo, coding: BlockCoding) -> None:
         self.function, self.root = function, root_of(function)
-        self.product, coding = product_of(self.root), coding_of(function, self.root)
-        assert isinstance(coding, BlockCoding)
+        self.product = product_of(self.root)
         assert isinstance(self.root.attributes, DotScaled)
         self.coding, self.minima = coding, minima_of(function, self.root)
         self.a, self.a_scales, self.a_sums = (
@@ -149,7 +161,7 @@ class _Scaled:
                 lambda: self._direct(row, rows, panel, min(self.few, HEIGHTS[0])),
                 lambda: self._unpacked(row, rows, panel),
             )
-        length = self._length(width) if schedule.is_unpacked else 0
+        length = self._scratch_length() if schedule.is_unpacked else 0
         read = {self.a, self.a_scales, self.a_sums, *self.coding.ordinals}
         if self.minima is not None:
             read |= self.minima.ordinals
@@ -157,6 +169,10 @@ class _Scaled:
             self.function, b, self.epilogue, read, (p.rows, self.panels, 1),
             (schedule.block_rows, width, 1), 2 * p.rows * p.columns * p.depth, schedule, length,
         )  # fmt: skip
+
+    def _scratch_length(self) -> int:
+        """The bytes of scratch of a workgroup that takes the bytes out of its panels."""
+        return self._length(self.schedule.block_panels)
 
     def _direct(self, row: Index, rows: Index, panel: Index, most: int) -> None:
         """Tiles of at most so many rows, with panels as they lie: one after another, for memory
@@ -200,10 +216,9 @@ class _Scaled:
         with b.for_(0, coding.lines) as loop:
             words = words_of_line(b, coding, panel, coding.line(b, loop.index), tile)
             for part in range(parts):
-                line = b.mul(b.add(b.mul(loop.index, parts), part), width)
+                line = b.add(b.mul(loop.index, parts), part)
                 for vector, word in enumerate(words):
-                    at = b.add(line, vector * tile.lanes)
-                    b.store(memory, at, coding.bytes(b, word, part))
+                    self._store_bytes(memory, line, vector, tile, coding.bytes(b, word, part))
         with b.for_(0, coding.groups) as loop:
             scales = scales_of_group(b, coding, panel, loop.index, tile, F32)
             for vector, scale in enumerate(scales):
@@ -212,6 +227,13 @@ class _Scaled:
         if self.minima is not None:
             minima = self._known(tile, coding.groups)
             decode_panels(b, self.minima, panel, tile, minima, (0, coding.groups))
+
+    def _store_bytes(
+        self, memory: Value, line: Index, vector: int, tile: TileShape, codes: Value
+    ) -> None:
+        b = self.b
+        at = b.add(b.mul(line, tile.panels * PANEL), vector * tile.lanes)
+        b.store(memory, at, codes)
 
     def _known(self, tile: TileShape, first: int) -> Value:
         """Scratch memory of scales, or of minima behind them, from this group on."""
@@ -228,41 +250,47 @@ class _Scaled:
         if live is not None:
             last = b.add(row, b.sub(live, 1))
             rows = [*rows[:2], *(b.min(each, last) for each in rows[2:])]
-        with b.for_(0, self.coding.groups, 1, self._less(rows, panel, tile, memory)) as loop:
+        start = zero_tile(b, F32, tile)
+        if self.minima is not None:
+            minima = None if memory is None else self._reader(self.coding.groups, tile)
+            start = self._less(rows, panel, tile, minima)
+        with b.for_(0, self.coding.groups, 1, start) as loop:
             group = loop.index
             parts = self._parts(rows, panel, group, tile, memory)
             if memory is None:
                 scales = scales_of_group(b, self.coding, panel, group, tile, F32)
             else:
-                known = self._known(tile, 0)
-                first = b.mul(group, tile.panels * PANEL)
-                places = (b.add(first, vector * tile.lanes) for vector in range(tile.vectors))
-                scales = [b.load(known, place, tile.lanes) for place in places]
-            loop.yield_(*self._add(loop.carried, parts, scales, rows, panel, group, tile))
+                read = self._reader(0, tile)
+                scales = [read(group, vector) for vector in range(tile.vectors)]
+            middle = self.coding.middle
+            loop.yield_(*self._add(loop.carried, parts, scales, rows, panel, group, tile, middle))
         self.epilogue.store_tile(loop.results, tile, row, panel, live)
 
+    def _reader(self, first: int, tile: TileShape) -> _Reader:
+        """What reads scales of a group from scratch, or minima: `first` is 0 or all groups."""
+        b, known = self.b, self._known(tile, first)
+
+        def read(group: Index, vector: Index) -> Value:
+            place = b.add(b.mul(group, tile.panels * PANEL), b.mul(vector, tile.lanes))
+            return b.load(known, place, tile.lanes)
+
+        return read
+
     def _less(
-        self, rows: Sequence[Index], panel: Index, tile: TileShape, memory: Value | None
+        self, rows: Sequence[Index], panel: Index, tile: TileShape, right: _Reader | None
     ) -> list[Value]:
         """What sums begin with: the sums of the groups of rows times minima, less than 0."""
         b, minima = self.b, self.minima
-        if minima is None:
-            return zero_tile(b, F32, tile)
+        assert minima is not None
         a_scales, a_sums = b.binding(self.a_scales, F32), b.binding(self.a_sums, F32)
 
         def left(row: int, group: Index) -> Value:
             place = b.add(b.mul(rows[row], self.coding.groups), group)
             return b.op("mul", b.load(a_sums, place), b.load(a_scales, place))
 
-        if memory is None:
+        if right is None:
             sums = coded_products(b, minima, panel, tile, left, F32)
         else:
-            known = self._known(tile, self.coding.groups)
-
-            def right(group: Index, vector: int) -> Value:
-                place = b.mul(group, tile.panels * PANEL)
-                return b.load(known, b.add(place, vector * tile.lanes), tile.lanes)
-
             sums = multiply(b, tile, zero_tile(b, F32, tile), self.coding.groups, left, right)
         return [b.op("neg", each) for each in sums]
 
@@ -308,7 +336,7 @@ class _Scaled:
 
     def _add(
         self, sums: Sequence[Value], parts: Sequence[Value], scales: Sequence[Value],
-        rows: Sequence[Index], panel: Index, group: Index, tile: TileShape,
+        rows: Sequence[Index], panel: Index, group: Index, tile: TileShape, middle: int,
     ) -> Iterator[Value]:  # fmt: skip
         """The sums with a group's parts, which meet their scales."""
         b, coding = self.b, self.coding
@@ -319,8 +347,8 @@ class _Scaled:
             scale = b.broadcast(b.load(a_scales, place), tile.lanes)
             total = b.broadcast(b.load(a_sums, place), tile.lanes)
             added = None
-            if coding.middle:
-                added = b.op("mul", total, b.constant(coding.middle, F32, tile.lanes))
+            if middle:
+                added = b.op("mul", total, b.constant(middle, F32, tile.lanes))
             for vector in range(tile.vectors):
                 value = b.convert(parts[i * tile.vectors + vector], F32)
                 if added is not None:
@@ -329,6 +357,96 @@ class _Scaled:
                     value = b.op("sub", value, b.op("mul", total, zeros[vector]))
                 value = b.op("mul", value, scale)
                 yield multiply_add(b, value, scales[vector], sums[i * tile.vectors + vector])
+
+
+class _InTiles(_Scaled):
+    """Of a target with tiles: a group of many rows is a product of tiles, whose sums are read from
+    scratch when they meet scales. Bytes of panels have their signs, in panels of their own."""
+
+    def __init__(self, function: Function, target: TargetInfo, coding: BlockCoding) -> None:
+        super().__init__(function, target, coding)
+        words = coding.group // BYTES_OF_WORD
+        parts = I8, I8 if coding.middle else U8
+        self.few = TILE - 1
+        room = -(-self._length(self.schedule.block_panels) // 64) * 64
+        self.tiles = TileProducts(
+            self.b, self.epilogue, parts, self.product.rows, words,
+            words_at_once(target, parts, self.product.rows, words), room,
+        )  # fmt: skip
+
+    def _choose(self) -> ScaledSchedule:
+        rows, found = self.product.rows, super()._choose()
+        if not found.is_unpacked:
+            return found
+        tile = panel_tile(TILE, 1, PANEL)
+        if isinstance(rows, int) and rows < TILE:
+            return replace(found, tile=panel_tile(self.few, 1, self.lanes), is_unpacked=False)
+        return replace(found, tile=tile, block_rows=BLOCK_ROWS)
+
+    def _scratch_length(self) -> int:
+        return self.tiles.room + SCRATCH + (TILE + STORED_ROWS) * PANEL * F32.bytes
+
+    def _unpacked(self, row: Index, rows: Index, panel: Index) -> None:
+        """The last tile of rows begins so early that it is whole."""
+        b, width = self.b, self.schedule.block_panels
+        wide, memory = panel_tile(TILE, width, PANEL), b.scratch(0, I32)
+        self.tiles.begin()
+        self._unpack(memory, panel, wide)
+        with b.for_(0, rows, TILE) as loop:
+            start = b.min(loop.index, b.sub(rows, TILE))
+            live = b.min(b.sub(rows, loop.index), TILE)
+            with b.for_(0, width) as inner:
+                sums = self._sums(b.add(row, start), inner.index, wide)
+                place = b.add(row, loop.index), b.add(panel, inner.index)
+                self.tiles.finish(sums, (live, 1), place, b.sub(loop.index, start))
+
+    def _store_bytes(
+        self, memory: Value, line: Index, vector: int, tile: TileShape, codes: Value
+    ) -> None:
+        b = self.b
+        at = b.add(b.mul(line, PANEL), vector * self._bytes_length(1) // BYTES_OF_WORD)
+        b.store(memory, at, _signed(b, codes, self.coding.middle))
+
+    def _sums(self, row: Index, panel: Index, wide: TileShape) -> Value:
+        """The sums of a tile of whole rows, in scratch, for a panel of the workgroup."""
+        b, coding, tile = self.b, self.coding, self.schedule.tile
+        rows = [b.add(row, i) for i in range(TILE)]
+
+        def reader(first: int) -> _Reader:
+            read = self._reader(first, wide)
+            return lambda group, _: read(group, panel)
+
+        start = zero_tile(b, F32, tile)
+        if self.minima is not None:
+            start = self._less(rows, panel, tile, reader(coding.groups))
+        words, pitch = coding.group // BYTES_OF_WORD, coding.depth // BYTES_OF_WORD
+        scale_of, length = reader(0), self._bytes_length(1) // BYTES_OF_WORD
+        with b.for_(0, coding.groups, 1, start) as loop:
+            group = loop.index
+            at = b.mul(group, words)
+            left = TileSide(b.binding(self.a, I32), b.add(b.mul(row, pitch), at), pitch)
+            place = b.add(b.mul(panel, length), b.mul(at, PANEL))
+            right = TileSide(b.scratch(0, I32), place, length)
+            sums = self.tiles.multiply(left, right, (TILE, 1))
+            parts = [b.load(sums, each * PANEL, PANEL) for each in range(TILE)]
+            scales = [scale_of(group, 0)]
+            loop.yield_(*self._add(loop.carried, parts, scales, rows, panel, group, tile, 0))
+        memory = b.scratch(self.tiles.room + SCRATCH, F32)
+        for each, value in enumerate(loop.results):
+            b.store(memory, each * PANEL, value)
+        return memory
+
+
+def _signed(b: LoopBuilder, codes: Value, middle: int) -> Value:
+    """Bytes that are `middle` more than numbers as these, without a borrow from byte to byte."""
+    if not middle:
+        return codes
+    lanes = lanes_of(codes)
+    tops = b.constant(in_each_byte(128), I32, lanes)
+    if middle != 128:
+        taken = b.constant(in_each_byte(middle), I32, lanes)
+        codes = b.op("sub", b.op("or", codes, tops), taken)
+    return b.op("xor", codes, tops)
 
 
 def _share_of_products(tile: TileShape) -> float:

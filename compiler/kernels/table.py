@@ -404,8 +404,9 @@ def _tile_ops() -> None:
         "loop.shape_tiles(rows: index)",
         "",
         rules.shape_tiles,
-        "Once, in front of all `loop.dot_tiles`: left sides have so many rows in all, and their "
-        "rows are taken `words` words at a time, up to 16. Only for targets with tiles.",
+        "Once, in front of all `loop.dot_tiles` of a block and its regions: left sides have so "
+        "many rows in all, and their rows are taken `words` words at a time, up to 16. Only for "
+        "targets with tiles.",
         "shapes",
         attributes=Tiles,
     )

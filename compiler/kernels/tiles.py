@@ -142,6 +142,19 @@ class TileProducts:
         """The product of up to `ROWS` rows, or two lines of a tile's, and `WIDTH` panels, with its
         epilogue. `place`: the row of the result, and its panel; `count`: of rows in a line, and of
         panels."""
+        rows, panels = count
+        sums = self.multiply(left, right, count, segments, lines)
+        self.finish(sums, (self.builder.mul(rows, lines), panels), place)
+
+    def multiply(
+        self,
+        left: TileSide,
+        right: TileSide,
+        count: tuple[Index, int],
+        segments: Index = 1,
+        lines: int = 1,
+    ) -> Value:
+        """The sums of the same product, in scratch."""
         b, (rows, width) = self.builder, count
         first = self.room + SCRATCH - ROWS * width * PANEL * 4
         numbers = (left.at, left.pitch, left.line_pitch if lines > 1 else 0, left.step)
@@ -153,15 +166,22 @@ class TileProducts:
             operands += map(b.value, (rows, self.words, segments))
             dot = DotTiles(*self.parts, lines, min(PANELS, width - panel), width)
             b.append("loop.dot_tiles", operands, None, dot)
-        self._finish(b.scratch(first, dtype("i32")), b.mul(rows, lines), width, place)
+        return b.scratch(first, dtype("i32"))
 
-    def _finish(self, sums: Value, rows: Index, panels: int, place: tuple[Index, Index]) -> None:
-        b, (first, panel) = self.builder, place
+    def finish(
+        self,
+        sums: Value,
+        count: tuple[Index, int],
+        place: tuple[Index, Index],
+        start: Index = 0,
+    ) -> None:
+        """The epilogue of sums that lie in scratch, from the row `start` of them on."""
+        b, (rows, panels), (first, panel) = self.builder, count, place
 
         def body(height: int, offset: Index, live: Index | None) -> None:
-            tile = panel_tile(height, panels, PANEL)
+            tile, row = panel_tile(height, panels, PANEL), b.add(start, offset)
             values = [
-                b.load(sums, b.add(b.mul(offset, panels * PANEL), each * PANEL), PANEL)
+                b.load(sums, b.add(b.mul(row, panels * PANEL), each * PANEL), PANEL)
                 for each in range(height * panels)
             ]
             self.epilogue.store_tile(values, tile, b.add(first, offset), panel, live)

@@ -30,7 +30,7 @@ INGOT_INLINE void release_tiles(const i64 *height) {
   __asm__ volatile("tilerelease");
 }
 
-/* To the end of the kernel, whatever ends it. */
+/* To the end of the block, whatever ends it. */
 #define INGOT_SHAPE_TILES(rows, words) \
   enum { tile_words = words };         \
   const i64 tile_height __attribute__((cleanup(release_tiles))) = shape_tiles(rows, words)

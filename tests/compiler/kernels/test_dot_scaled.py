@@ -13,6 +13,7 @@ from ingot.compiler.graph.ops import code_lines, code_steps
 from ingot.compiler.ir import Function, walk
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.interpreter import run_kernel
+from ingot.compiler.kernels.level import verify_kernel
 from ingot.hal.spec import dtype
 from tests.support import kernel_runner
 from tests.support.drawn import examples
@@ -91,6 +92,34 @@ def test_any_number_of_rows_on_every_variant(
     function = dot(coding, 96, 39, 32, zeros=zeros, block=block, minima=minima)
     for m in (1, 2, 3, 40):
         check(function, m, 96, 32, dot4_variants())
+
+
+@pytest.mark.parametrize(
+    ("coding", "group", "zeros", "minima"),
+    [("i4", 16, "", ()), ("u5", 32, "", (8, 3)), ("t4", 32, "u8", ()), ("u8", 32, "", ())],
+)
+def test_many_rows_are_multiplied_in_tiles(
+    coding: str, group: int, zeros: str, minima: tuple[int, ...]
+) -> None:
+    """The last tile begins early. The bits are those of products in words."""
+    function = dot(coding, 96, 33, group, zeros=zeros, minima=minima)
+    kernel = lower_entry(function, VARIANTS["x86-64-v4-amx"].target)
+    assert any(op.name == "loop.dot_tiles" for op in walk(kernel.loops))
+    verify_kernel(kernel)
+    for m in (16, 18, 50):
+        arrays = operands(function, m, 96, group)
+        (wanted,) = reference(function, arrays)
+        if m == 18:
+            got = np.full_like(wanted, 77)
+            assert run_kernel(kernel, [*arrays, got], {"m": m}) is None
+            assert_close(got, wanted, 3e-6)
+        for variant in kernel_runner.tile_variants():
+            (got,) = kernel_runner.run(kernel, arrays, [np.full_like(wanted, 77)], variant, m=m)
+            assert_close(got, wanted, 3e-6)
+            words = "x86-64-v4-vnni"
+            other = lower_entry(function, VARIANTS[words].target)
+            (same,) = kernel_runner.run(other, arrays, [np.full_like(wanted, 77)], words, m=m)
+            np.testing.assert_array_equal(got, same)
 
 
 def test_few_rows_read_codes_as_they_lie() -> None:

@@ -81,25 +81,23 @@ class Archive:
         meta = self._meta(name, is_constant)
         element = element_type(meta["dtype"])
         shape = self.tensor_type(name, is_constant)[1]
-        data: bytes | memoryview = self._bytes(name, is_constant)
+        file, start, length = self._storage(name, is_constant)
         width = element.bytes
         strides = [int(each["as_int"]) * width for each in meta["strides"]]
         offset = int(meta["storage_offset"]["as_int"]) * width
         if 0 in shape:
-            data, offset, strides = bytes(width), 0, [0] * len(shape)
+            file, start, length = KeptBytes(bytes(width)), 0, width
+            offset, strides = 0, [0] * len(shape)
         elif min((offset, *strides)) < 0:
             raise self._damaged(f"tensor '{name}' has negative strides")
         last = offset + sum(max(n - 1, 0) * step for n, step in zip(shape, strides, strict=True))
-        if 0 not in shape and last + width > len(data):
-            raise self._damaged(f"tensor '{name}' has {len(data)} bytes, expected {last + width}")
-        if math.prod(shape) * width > max(len(data), _MOST_REPEATED):
-            raise self._damaged(
-                f"tensor '{name}' has the shape {list(shape)}, but {len(data)} bytes"
-            )
-        is_large = math.prod(shape) * width > LARGE
-        file, start = self._place(name, is_constant) if is_large else (KeptBytes(data), 0)
+        if 0 not in shape and last + width > length:
+            raise self._damaged(f"tensor '{name}' has {length} bytes, expected {last + width}")
+        if math.prod(shape) * width > max(length, _MOST_REPEATED):
+            raise self._damaged(f"tensor '{name}' has the shape {list(shape)}, but {length} bytes")
         ends = (start + offset, start + last + width)
         stored = _Strided(file, *ends, element, shape, tuple(strides))
+        is_large = math.prod(shape) * width > LARGE
         return Literal(stored if is_large else np.array(stored.make()), element)
 
     def tensor_type(self, name: str, is_constant: bool) -> tuple[DType, tuple[int, ...]]:
@@ -117,8 +115,9 @@ class Archive:
         digest = hashlib.blake2b(np.ascontiguousarray(literal.array).tobytes(), digest_size=16)
         return f"{element}{list(shape)} {digest.hexdigest()}"
 
-    def _bytes(self, name: str, is_constant: bool) -> bytes | memoryview:
-        """The storage of a tensor, in which others may lie too."""
+    def _storage(self, name: str, is_constant: bool) -> tuple[Kept, int, int]:
+        """Where the bytes lie in which the tensor is, and others may be, and how many there are.
+        They are not read: checksums, for which all of them would be, are not asked for."""
         table = self._constants if is_constant else self._weights
         entry = table[name]
         if entry.get("use_pickle"):
@@ -126,18 +125,20 @@ class Archive:
                 f"tensor '{name}' of {self.what} is a pickle, which is never loaded: store a plain "
                 "tensor in the module"
             )
-        return self._read(self._member(name, is_constant))
-
-    def _member(self, name: str, is_constant: bool) -> str:
-        table = self._constants if is_constant else self._weights
         folder = "constants" if is_constant else "weights"
-        return f"{self._root}/data/{folder}/{table[name]['path_name']}"
-
-    def _place(self, name: str, is_constant: bool) -> tuple[Kept, int]:
-        """Where the storage of a tensor begins."""
-        at = self._zip.getinfo(self._member(name, is_constant)).header_offset
-        lengths = self._kept.read(at + 26, 4).view("<u2")  # of the name and of what follows it
-        return self._kept, at + 30 + int(lengths.sum(dtype=np.int64))
+        member = f"{self._root}/data/{folder}/{entry['path_name']}"
+        info = self._info(member)
+        own = info.orig_filename.encode("utf-8" if info.flag_bits & 0x800 else "cp437")
+        head = 30 + len(own)
+        if info.header_offset + head > self._kept.length:
+            raise self._damaged(f"'{member}' begins behind its end")
+        header = self._kept.read(info.header_offset, head)
+        lengths = header[26:30].view("<u2")  # of the name and of what follows it
+        start = info.header_offset + 30 + int(lengths.sum(dtype=np.int64))
+        is_whole = start + info.file_size <= self._kept.length
+        if not is_whole or header[30:].tobytes() != own:
+            raise self._damaged(f"'{member}' is not where it should be")
+        return self._kept, start, info.file_size
 
     def _meta(self, name: str, is_constant: bool) -> Any:
         table = self._constants if is_constant else self._weights
@@ -166,14 +167,19 @@ class Archive:
         except (ValueError, RecursionError) as error:
             raise self._damaged(f"'{name}' is no JSON that can be read: {error}") from None
 
-    def _read(self, name: str) -> bytes:
+    def _info(self, name: str) -> zipfile.ZipInfo:
         try:
             info = self._zip.getinfo(name)
-            if info.compress_type != zipfile.ZIP_STORED:
-                raise self._damaged(f"'{name}' is compressed")
-            return self._zip.read(info)
         except KeyError:
             raise self._damaged(f"'{name}' is missing") from None
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise self._damaged(f"'{name}' is compressed")
+        return info
+
+    def _read(self, name: str) -> bytes:
+        info = self._info(name)
+        try:
+            return self._zip.read(info)
         except _WRONG as error:
             raise self._damaged(f"'{name}': {error}") from None
 

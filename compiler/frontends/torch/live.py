@@ -38,10 +38,7 @@ class LiveArchive(Archive):
             for items in self._folders
         )
 
-    def _place(self, name: str, is_constant: bool) -> tuple[Kept, int]:
-        return KeptBytes(self._bytes(name, is_constant)), 0
-
-    def _bytes(self, name: str, is_constant: bool) -> memoryview:
+    def _storage(self, name: str, is_constant: bool) -> tuple[Kept, int, int]:
         try:
             storage = self._folders[is_constant][name].untyped_storage()
         except NotImplementedError:
@@ -50,7 +47,7 @@ class LiveArchive(Archive):
                 "compute gradients outside of the model"
             ) from None
         data = self._torch.empty(0, dtype=self._torch.uint8, device=storage.device).set_(storage)
-        return memoryview(data.numpy())
+        return KeptBytes(memoryview(data.numpy())), 0, data.numel()
 
 
 def program_archive(torch: Any, program: Any) -> LiveArchive:

@@ -174,6 +174,8 @@ def test_weights_must_be_whole_and_no_pickles() -> None:
     assert "'head.weight' has 80 bytes, expected 8000" in refused(changed(longer, weights))
     assert "has the shape [32768, 32768], but 80 bytes" in refused(changed(repeated, weights))
     assert "is a pickle, which is never loaded" in refused(changed(pickled, weights))
+    moved = FILE.read_bytes().replace(b"archive/data/weights/w", b"archive/data/weights/v", 1)
+    assert "is not where it should be" in refused(moved)
 
 
 def test_other_files_of_torch_say_what_to_do(tmp_path: Path) -> None:

@@ -100,10 +100,11 @@ def copy_words(
     words: tuple[Index, Index],
     at: int,
     pitch: int,
+    first: Index = 0,
 ) -> Value:
     """Words [start, start + count) of rows of the left side of a product in scratch at `at`, a row
-    each `pitch` words. `rows`: memory of units, and where word `start` of each row begins. Zeros
-    follow the last step."""
+    each `pitch` words, the first from word `first` on. `rows`: memory of units, and where word
+    `start` of each row begins. Zeros follow the last step."""
     (a, bases), (start, count), stride = rows, words, p.left.depth_stride
     steps, most = BYTES_OF_WORD // p.left.dtype.bytes, _COPIED // p.left.dtype.bytes
     memory, lanes = b.scratch(at, unit_of(p.left.dtype)), most if stride == 1 else 1
@@ -113,7 +114,7 @@ def copy_words(
         for i, base in enumerate(bases):
             place = b.add(base, b.mul(loop.index, b.dim(stride)))
             value = b.load(a, place, most, live)
-            to = b.add(i * pitch * steps, loop.index)
+            to = b.add(b.add(i * pitch * steps, b.mul(first, steps)), loop.index)
             b.store(memory, to, value, None if lanes > 1 else 1)
     return b.scratch(at, _I32)
 

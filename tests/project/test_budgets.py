@@ -24,7 +24,7 @@ LINES = {
     "compiler/frontends": 41200,
     "compiler/graph": 10979,
     "compiler/ir": 2290,
-    "compiler/kernels": 15775,
+    "compiler/kernels": 15900,
     "compiler/stream": 1640,
     "compiler/targets": 4790,
     "compiler/vm": 2610,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 122500
+IN_ALL = 122640
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -21,6 +21,7 @@ from ingot.compiler.kernels.contraction_entry import argument_of, batch_offset, 
 from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.coded import coded_products, decode_panels, few_rows, few_tile
+from ingot.compiler.kernels.lanes.columns import Columns
 from ingot.compiler.kernels.lanes.contraction_tiles import in_tiles
 from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.panel import (
@@ -47,7 +48,7 @@ from ingot.compiler.kernels.register_tile import (
     zero_tile,
 )
 from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS, shared_blocks
-from ingot.compiler.kernels.words import Parts, copy_words, product_in_words, unit_of, word_of
+from ingot.compiler.kernels.words import Parts, copy_words, product_in_words, unit_of
 from ingot.hal.spec import dtype
 
 __all__ = ["ContractionSchedule", "lower_contraction"]
@@ -473,48 +474,14 @@ class _Contraction:
             depth = self.product.depth
             unpack_panels(b, binding, depth, panel, tile, panels, (start, count), at)
             return
-        memory = b.binding(self._ordinal(right), right.dtype)
-        base = self._batch_offset(right)
-        width = tile.panels * PANEL
+        base, width = self._batch_offset(right), tile.panels * PANEL
+        columns = Columns(b, self.product, self.whole, self._ordinal(right))
         with b.for_(0, count) as loop:
-            step = b.mul(b.add(start, loop.index), b.dim(right.depth_stride))
             for vector in range(tile.vectors):
                 column = b.add(b.mul(panel, PANEL), vector * tile.lanes)
-                if self.parts and right.dtype is not self.factor:
-                    value = self._right_words(b.add(start, loop.index), base, column, tile.lanes)
-                else:
-                    value = self._right_lanes(memory, b.add(base, step), column, tile.lanes)
+                value = columns.step(b.add(start, loop.index), base, column, tile.lanes)
                 target = b.add(b.mul(b.add(at, loop.index), width), vector * tile.lanes)
                 b.store(panels, target, b.convert(value, self.factor))
-
-    def _right_words(self, step: Index, base: Index, column: Index, lanes: int) -> Value:
-        """The same of parts, which words of several depth steps are made of."""
-        depth, right = self.whole.depth, self.whole.right
-        memory = self.builder.binding(self._ordinal(right), unit_of(right.dtype))
-
-        def line(k: Index) -> Value:
-            at = self.builder.add(base, self.builder.mul(k, self.builder.dim(right.depth_stride)))
-            return self._right_lanes(memory, at, column, lanes)
-
-        return word_of(self.builder, step, depth, right.dtype, line)
-
-    def _right_lanes(self, memory: Value, base: Index, column: Index, lanes: int) -> Value:
-        """Columns column, column + 1, ... of one depth step; beyond the last any value."""
-        b, stride, columns = self.builder, self.product.right.stride, self.product.columns
-        exact = isinstance(columns, int) and columns % PANEL == 0
-        if stride == 1:
-            live = None if exact else self._live(column, lanes)
-            return b.load(memory, b.add(base, column), lanes, live)
-        lane = b.op("add", b.lanes(lanes), b.value(column))
-        if not exact:
-            lane = b.op("min", lane, b.value(b.sub(b.dim(columns), 1)))
-        at = b.op("mul", lane, b.value(b.dim(stride)))
-        return b.gather(memory, b.op("add", at, b.value(base)))
-
-    def _live(self, column: Index, lanes: int) -> Index:
-        """Lanes from `column` on that are columns of the result."""
-        b = self.builder
-        return b.max(b.min(b.sub(b.dim(self.product.columns), column), lanes), 0)
 
     def _partial(self) -> Value:
         length = self.schedule.depth_block * self.schedule.tile.panels * PANEL

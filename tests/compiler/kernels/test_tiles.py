@@ -166,6 +166,56 @@ def test_windows_are_multiplied_in_tiles(place: int) -> None:
         np.testing.assert_array_equal(got, wanted)
 
 
+FORMS = [  # axes of both sides, batches, rows, columns, depth
+    ("bmk", "bnk", 3, 40, 40, 32),
+    ("bmk", "bkn", 1, 70, 130, 24),
+    ("mbk", "kbn", 12, 33, 32, 64),
+    ("bkm", "bnk", 2, 21, 21, 35),
+    ("bmk", "bkn", 2, 5, 21, 61),
+    ("bmk", "bkn", 1, 50, 100, 6000),
+]
+
+
+@pytest.mark.parametrize("place", range(len(FORMS)))
+def test_two_activations_are_multiplied_in_tiles(place: int) -> None:
+    left, right, batches, m, n, k = FORMS[place]
+    signs, sizes = SIGNS[place % 4], {"b": batches, "m": m, "n": n, "k": k}
+
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        return b.value(
+            "dot_general", x, y, dtype=dtype("i32"),
+            lhs_batch=(left.index("b"),), lhs_contract=(left.index("k"),),
+            rhs_batch=(right.index("b"),), rhs_contract=(right.index("k"),),
+        )  # fmt: skip
+
+    shapes = [tuple(sizes[axis] for axis in axes) for axes in (left, right)]
+    types = [TensorType(dtype(sign), shape) for sign, shape in zip(signs, shapes, strict=True)]
+    function = entry(types, build)
+    for rows in (m, symbol("m")):
+        kernel = lower_entry(function if rows == m else _any_rows(types, left, build), TILES)
+        verify_kernel(kernel)
+        assert uses_tiles(kernel)
+        a, b = (extremes(sign, *shape) for sign, shape in zip(signs, shapes, strict=True))
+        wanted = np.einsum(f"{left},{right}->bmn", a.astype(np.int32), b.astype(np.int32))
+        symbols = {} if rows == m else {"m": m}
+        if k < 100:
+            arrays = [a, b, np.full(wanted.shape, -1, np.int32)]
+            assert run_kernel(kernel, arrays, symbols) is None
+            np.testing.assert_array_equal(arrays[-1], wanted)
+        for variant in tile_variants():
+            (got,) = run(kernel, [a, b], [np.full(wanted.shape, -1, np.int32)], variant, **symbols)
+            np.testing.assert_array_equal(got, wanted)
+
+
+def _any_rows(types: list[TensorType], left: str, build: Any) -> Function:
+    """The same with as many rows on the left side as the call has."""
+    shape = tuple(
+        symbol("m") if axis == "m" else size
+        for axis, size in zip(left, types[0].shape, strict=True)
+    )
+    return entry([TensorType(types[0].dtype, shape), types[1]], build)
+
+
 def _shape(kernel: Kernel) -> Op:
     return next(op for op in walk(kernel.loops) if op.name == "loop.shape_tiles")
 

@@ -95,6 +95,9 @@ def lower_scaled(function: Function, target: TargetInfo) -> Kernel:
 class _Scaled:
     """State while one kernel is made."""
 
+    sums_length = 0
+    """Bytes of scratch behind what is known of panels."""
+
     def __init__(self, function: Function, target: TargetInfo, coding: BlockCoding) -> None:
         self.function, self.root = function, root_of(function)
         self.product = product_of(self.root)
@@ -116,7 +119,7 @@ class _Scaled:
         widths = [width for width in (3, 4, 2, 1) if self.panels % width == 0]
         if isinstance(rows, int) and 0 < rows <= self.few:
             return ScaledSchedule(panel_tile(rows, 1, self.lanes), rows, max(widths), False)
-        widths = [width for width in widths if self._length(width) <= MOST_SCRATCH]
+        widths = [each for each in widths if self._length(each) + self.sums_length <= MOST_SCRATCH]
         if not widths:
             tile = panel_tile(self.few, 1, self.lanes)
             return ScaledSchedule(tile, BLOCK_ROWS, 1, False)
@@ -161,7 +164,7 @@ class _Scaled:
                 lambda: self._direct(row, rows, panel, min(self.few, HEIGHTS[0])),
                 lambda: self._unpacked(row, rows, panel),
             )
-        length = self._scratch_length() if schedule.is_unpacked else 0
+        length = self._length(width) + self.sums_length if schedule.is_unpacked else 0
         read = {self.a, self.a_scales, self.a_sums, *self.coding.ordinals}
         if self.minima is not None:
             read |= self.minima.ordinals
@@ -169,10 +172,6 @@ class _Scaled:
             self.function, b, self.epilogue, read, (p.rows, self.panels, 1),
             (schedule.block_rows, width, 1), 2 * p.rows * p.columns * p.depth, schedule, length,
         )  # fmt: skip
-
-    def _scratch_length(self) -> int:
-        """The bytes of scratch of a workgroup that takes the bytes out of its panels."""
-        return self._length(self.schedule.block_panels)
 
     def _direct(self, row: Index, rows: Index, panel: Index, most: int) -> None:
         """Tiles of at most so many rows, with panels as they lie: one after another, for memory
@@ -363,12 +362,14 @@ class _InTiles(_Scaled):
     """Of a target with tiles: a group of many rows is a product of tiles, whose sums are read from
     scratch when they meet scales. Bytes of panels have their signs, in panels of their own."""
 
+    sums_length = SCRATCH + (TILE + STORED_ROWS) * PANEL * F32.bytes
+
     def __init__(self, function: Function, target: TargetInfo, coding: BlockCoding) -> None:
         super().__init__(function, target, coding)
         words = coding.group // BYTES_OF_WORD
         parts = I8, I8 if coding.middle else U8
         self.few = TILE - 1
-        room = -(-self._length(self.schedule.block_panels) // 64) * 64
+        room = self._length(self.schedule.block_panels)
         self.tiles = TileProducts(
             self.b, self.epilogue, parts, self.product.rows, words,
             words_at_once(target, parts, self.product.rows, words), room,
@@ -382,9 +383,6 @@ class _InTiles(_Scaled):
         if isinstance(rows, int) and rows < TILE:
             return replace(found, tile=panel_tile(self.few, 1, self.lanes), is_unpacked=False)
         return replace(found, tile=tile, block_rows=BLOCK_ROWS)
-
-    def _scratch_length(self) -> int:
-        return self.tiles.room + SCRATCH + (TILE + STORED_ROWS) * PANEL * F32.bytes
 
     def _unpacked(self, row: Index, rows: Index, panel: Index) -> None:
         """The last tile of rows begins so early that it is whole."""

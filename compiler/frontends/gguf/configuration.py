@@ -469,6 +469,18 @@ def _factors(keys: Keys, architecture: Architecture, width: int, original: int) 
     }
 
 
+def _inputs(keys: Keys) -> dict[str, int]:
+    """The features that a token brings for each layer, and its versions, which these correct."""
+    key = "altup.num_inputs"
+    length, streams = keys.size("embedding_length_per_layer_input", 0), keys.size(key, 1)
+    if streams > 1 and not length:
+        keys.problems.append(
+            f"the key '{keys.name_of(key)}' is {streams}, but tokens bring nothing for layers: "
+            f"'{keys.name_of('embedding_length_per_layer_input')}' is 0"
+        )
+    return {"layer_input": length, "streams": streams}
+
+
 def _read(
     keys: Keys,
     architecture: Architecture,
@@ -517,8 +529,7 @@ def _read(
         recurrence=_recurrence(keys, architecture.recurrence),
         **_factors(keys, architecture, width, attention.rope.original),
         thresholds=_thresholds(keys, len(windows)),
-        layer_input=keys.size("embedding_length_per_layer_input", 0),
-        streams=keys.size("altup.num_inputs", 1),
+        **_inputs(keys),
         rope=attention.rope,
         local_rope=attention.local_rope,
         unit_heads=keys.flag("attention.unit_heads", has_units),

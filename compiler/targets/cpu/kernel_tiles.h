@@ -86,7 +86,7 @@ typedef struct {
   INGOT_INLINE void dot_tiles_##name(ingot_tile_side left, ingot_tile_side right, char *sums,      \
       i64 rows, i64 words, i64 segments, i64 line_pitch, i64 height, int chunk, int panels,        \
       i64 pitch) {                                                                                 \
-    i64 first = index_min(rows - height, 0);                                  \
+    i64 first = index_min(rows - height, 0);                                                       \
     i64 second = line_pitch ? rows : rows - height;                                                \
     i64 at = first * left.pitch, second_at = line_pitch ? line_pitch : second * left.pitch;        \
     if (second > 0) {                                                                              \

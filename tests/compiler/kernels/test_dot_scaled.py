@@ -14,6 +14,7 @@ from ingot.compiler.ir import Function, walk
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.compiler.kernels.level import verify_kernel
+from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import dtype
 from tests.support import kernel_runner
 from tests.support.drawn import examples
@@ -135,6 +136,12 @@ def test_panels_that_do_not_fit_scratch_are_read_as_they_lie() -> None:
     function = dot("i2", 70016, 16, 32)
     assert not lower_entry(function, V3).schedule.is_unpacked
     check(function, 3, 70016, 32, dot4_variants()[:1])
+    tiled = VARIANTS["x86-64-v4-amx"].target  # the sums of tiles lie in scratch, too
+    for k in (57920, 57472):
+        kernel = lower_entry(dot("i2", k, 16, 32), tiled)
+        assert (kernel.scratch_length <= MOST_SCRATCH, kernel.schedule.is_unpacked) == (
+            True, k < 57500,
+        )  # fmt: skip
 
 
 @examples(12)

@@ -245,6 +245,8 @@ def test_what_is_missing_is_named_in_one_error(tmp_path: Path) -> None:
     assert "'llama.block_count' is 16777216, but there are only 12 tensors" in text
     assert "'llama.rope.freq_base' is 0.0, expected a positive number" in text
     assert "the architecture is 'mamba'" in _broken(path, architecture="mamba")
+    text = _broken(path, metadata={"altup.num_inputs": 2})
+    assert "'llama.altup.num_inputs' is 2, but tokens bring nothing for layers: 'llama.emb" in text
 
 
 def test_keys_of_other_types_are_named(tmp_path: Path) -> None:

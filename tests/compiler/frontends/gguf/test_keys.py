@@ -25,7 +25,10 @@ OTHERS = (
     "attention.sliding_window_pattern", "shortconv.l_cache", "nextn_predict_layers",
     "expert_group_count", "expert_gating_func", "expert_weights_norm", "rope.scaling.type",
     "rope.scaling.truncate", "swiglu_limit", "full_attention_interval", "feed_forward_length",
-    "rope.scaling.finetuned",
+    "rope.scaling.finetuned", "activation_sparsity_scale", "altup.num_inputs",
+    "embedding_length_per_layer_input", "attention.shared_kv_layers", "attention.chunk_size",
+    "attention.key_length_swa", "rope.dimension_count_swa", "rope.freq_base_swa",
+    "attention.temperature_length", "attention.unit_heads",
 )  # fmt: skip
 """Keys that a file need not have."""
 
@@ -38,10 +41,10 @@ def _is_read(read: Any, *args: Any) -> bool:
     return True
 
 
-WITH_STATES = ("qwen35", "granitehybrid", "nemotron_h experts")
+FURTHER = ("qwen35", "granitehybrid", "nemotron_h experts", "gemma3n", "gemma4", "llama4")
 
 
-@pytest.mark.parametrize("name", [*SHAPES, *WITH_STATES])
+@pytest.mark.parametrize("name", [*SHAPES, *FURTHER])
 def test_keys_of_files(name: str, tmp_path: Path) -> None:
     shape = {**SHAPES, **UNDEFINED}[name]
     write_model(tmp_path / "model.gguf", shape)

@@ -248,6 +248,9 @@ def test_other_modules_and_platforms_are_refused(digits: ingot.Module, tmp_path:
     assert "no platform is called 'commodore'" in _refusal(digits, folder, platform="commodore")
     assert "WebAssembly has no static bundles" in _refusal(digits, folder, platform="browser")
     assert "objects for ios" in _refusal(digits, folder, platform="ios")
+    said = _refusal(digits, folder, platform="x86-64-v4-amx")
+    assert "cannot be linked into a program" in said
+    assert "take x86-64-v4-vnni" in said
     assert "options are of a source" in _refusal(digits, folder, precision="int8")
     external = ingot.compile(DIGITS, parameters="external", variants=["x86-64-v3"])
     assert "is external" in _refusal(external, folder)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ingot.compiler.report import Report
+from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.whole_file import write_whole
 
 __all__ = ["Module"]
@@ -15,26 +16,26 @@ __all__ = ["Module"]
 class Module:
     """A compiled program. `bytes(module)` is the module file; `save` writes it. `natives` are the
     Python functions that were declared with `ingot.Native(..., function=f)`; the file has only
-    their names."""
+    their names. `contents` are the bytes, where `ingot.load` uses them without a copy."""
 
     def __init__(
         self,
-        data: bytes,
+        data: bytes | ModuleBytes,
         report: Report,
         natives: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
-        self._data = data
+        self.contents = data if isinstance(data, ModuleBytes) else ModuleBytes(data)
         self.report = report
         self.natives = dict(natives or {})
 
     def __bytes__(self) -> bytes:
-        return self._data
+        return bytes(self.contents)
 
     def __len__(self) -> int:
-        return len(self._data)
+        return len(self.contents)
 
     def __repr__(self) -> str:
-        return f"<ingot module, {len(self._data)} bytes>"
+        return f"<ingot module, {len(self)} bytes>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the module file; a file that exists is replaced in one step, also behind a link.
@@ -42,4 +43,4 @@ class Module:
 
         NotFound, PermissionDenied, InvalidArgument or OSError: it cannot be written.
         """
-        write_whole(path, lambda file: file.write(self._data))
+        write_whole(path, lambda file: file.write(self.contents.view))

@@ -21,7 +21,7 @@ from ingot.runtime.debugging import Debugger, Stop
 from ingot.runtime.function import Function, function_of
 from ingot.runtime.memory import MemoryStatistics, read_statistics
 from ingot.runtime.origin import Origin, origin_of, remember, shared_program
-from ingot.runtime.program import HostKernel, Program
+from ingot.runtime.program import HostKernel, Program, module_source
 from ingot.runtime.recording import Recording
 from ingot.runtime.session import Session
 from ingot.runtime.shared_weights import load_shared
@@ -369,6 +369,7 @@ def _program(
     **options: Any,
 ) -> Program:
     opened = open_device(device, threads)
+    source = _once(source)
 
     def make(weights: Any) -> Program:
         return Program(source, opened, weights, **options)
@@ -381,6 +382,14 @@ def _program(
     given = {"device": device, "threads": threads, "share_weights": share_weights, **options}
     program.origin = origin_of(source, parameters, given)
     return program
+
+
+def _once(source: Any) -> Any:
+    """The source with bytes that are to be copied copied, so that there is one copy of them.
+    Modules that were compiled here stay, with their native functions."""
+    if isinstance(source, Mapping):
+        return {name: _once(each) for name, each in source.items()}
+    return module_source(source) if isinstance(source, (bytes, bytearray, memoryview)) else source
 
 
 def _unpickle(origin: Origin, state: Mapping[str, Any]) -> Model:

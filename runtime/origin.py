@@ -18,9 +18,10 @@ from weakref import WeakValueDictionary
 from ingot.hal.device import Device
 from ingot.hal.errors import Error, FailedPrecondition
 from ingot.hal.file_kind import HEAD_LENGTH
+from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.whole_file import open_regular
 from ingot.runtime.parameters import Sources, files_of, flat
-from ingot.runtime.program import Program, named_sources
+from ingot.runtime.program import Program, module_source, named_sources
 from ingot.runtime.shared_weights import facts_of
 
 __all__ = ["Origin", "head_of", "origin_of", "remember", "shared_program"]
@@ -35,7 +36,7 @@ class Origin:
 
     # By name, "" for one without: an absolute path with a hash of the beginning of the file, or the
     # module.
-    sources: tuple[tuple[str, str | bytes, str], ...]
+    sources: tuple[tuple[str, str | ModuleBytes, str], ...]
     parameters: Sources | None  # absolute paths
     options: tuple[tuple[str, Any], ...]
     facts: tuple[Any, ...]  # of the files with parameters, in this process
@@ -79,9 +80,9 @@ def _facts(weights: Sources | None) -> tuple[Any, ...]:
     return ()
 
 
-def _found(source: Any) -> tuple[str | bytes, str]:
+def _found(source: Any) -> tuple[str | ModuleBytes, str]:
     if not isinstance(source, (str, os.PathLike)):
-        return bytes(source), ""
+        return module_source(source), ""
     path = os.path.abspath(os.fsdecode(source))
     return path, head_of(path)
 

@@ -21,6 +21,7 @@ from ingot.hal.errors import (
     NotFound,
 )
 from ingot.hal.file_kind import COPY_AGAIN, START_LENGTH, why_no_file, why_no_module
+from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.native import Handle, Uncopied, check, ffi, lib, raise_kept, text
 from ingot.hal.whole_file import c_text, open_regular
 from ingot.runtime.limits import LONGEST, set_limits
@@ -31,7 +32,7 @@ from ingot.runtime.signature import Signature, Value, read_signature, read_varia
 if TYPE_CHECKING:
     from ingot.runtime.origin import Origin
 
-__all__ = ["HostKernel", "Program", "load_module", "read_metadata"]
+__all__ = ["HostKernel", "Program", "load_module", "module_source", "read_metadata"]
 
 
 @dataclass(frozen=True)
@@ -224,16 +225,25 @@ def _limit(memory_limit: int | None) -> int:
     return min(memory_limit, sys.maxsize)
 
 
+def module_source(source: Any) -> Any:
+    """What a module is loaded from, with bytes where weights are read fastest: those of a compiled
+    module as they are, others are copied."""
+    if isinstance(source, (str, os.PathLike, Handle, ModuleBytes)):
+        return source
+    if isinstance(contents := getattr(source, "contents", None), ModuleBytes):
+        return contents
+    if isinstance(source, (bytes, bytearray, memoryview)) or hasattr(source, "__bytes__"):
+        return ModuleBytes(bytes(source))
+    return source
+
+
 def load_module(source: Any, verify: bool) -> Handle:
     """The C module in a path, bytes or compiled module, checked; see `runtime.load`."""
+    source = module_source(source)
     if isinstance(source, Handle):
         return source
     is_path = isinstance(source, (str, os.PathLike))
-    if not is_path and (
-        isinstance(source, (bytearray, memoryview)) or hasattr(source, "__bytes__")
-    ):
-        source = bytes(source)
-    if not is_path and not isinstance(source, bytes):
+    if not is_path and not isinstance(source, ModuleBytes):
         raise InvalidArgument(
             f"cannot load a {type(source).__name__}; pass a path, bytes, or a compiled module, "
             "which ingot.compile makes of a model, or of several by name: "
@@ -253,11 +263,11 @@ def load_module(source: Any, verify: bool) -> Handle:
         raise type(error)(reason) from None
 
 
-def _why_not(source: bytes | str | os.PathLike[str], is_unread: bool) -> str | None:
+def _why_not(source: ModuleBytes | str | os.PathLike[str], is_unread: bool) -> str | None:
     """What the source is, if it is known and no module."""
     if not is_unread:
         return why_no_module(*_start_and_name(source))
-    if isinstance(source, bytes) or not os.path.isdir(source):
+    if isinstance(source, ModuleBytes) or not os.path.isdir(source):
         return None
     return why_no_file(os.listdir(source), os.fsdecode(source))
 
@@ -270,19 +280,19 @@ def _load_file(path: str | os.PathLike[str], verify: bool) -> Handle:
     return Handle(out[0], lib.ingot_module_release, c_instance)
 
 
-def _load_bytes(source: bytes, verify: bool) -> Handle:
+def _load_bytes(source: ModuleBytes, verify: bool) -> Handle:
     out = ffi.new("ingot_module_t **")
     flags = lib.INGOT_MODULE_VERIFY_CONSTANTS if verify else 0
     c_instance = instance()
-    data = ffi.from_buffer(source)
+    data = ffi.from_buffer(source.array)
     arguments = (c_instance.pointer, data, len(source), flags, ffi.NULL, ffi.NULL, out)
     check(lib.ingot_module_load_memory(*arguments))
     return Handle(out[0], lib.ingot_module_release, c_instance, data)
 
 
-def _start_and_name(source: bytes | str | os.PathLike[str]) -> tuple[bytes, str]:
+def _start_and_name(source: ModuleBytes | str | os.PathLike[str]) -> tuple[bytes, str]:
     """The first bytes of what is loaded, and its name."""
-    if isinstance(source, bytes):
-        return source[:START_LENGTH], ""
+    if isinstance(source, ModuleBytes):
+        return bytes(source.view[:START_LENGTH]), ""
     with open_regular(source) as file:
         return file.read(START_LENGTH), os.fsdecode(source)

@@ -29,6 +29,7 @@ from ingot.hal.array import Array
 from ingot.hal.decode import storage_dtype
 from ingot.hal.errors import FailedPrecondition, InvalidArgument, NotFound, Unsupported
 from ingot.hal.file_cache import default_cache
+from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.native import lib, text
 from ingot.hal.spec import DType
 from ingot.hal.whole_file import c_text, write_whole
@@ -307,8 +308,8 @@ def _modules(
 ) -> Iterator[dict[str, Any]]:
     for place, (name, source, head) in enumerate(origin.sources):
         row: dict[str, Any] = {"name": name, "path": None}
-        if isinstance(source, bytes):
-            row |= {"length": len(source), "sha256": sha256(source).hexdigest()}
+        if isinstance(source, ModuleBytes):
+            row |= {"length": len(source), "sha256": sha256(source.view).hexdigest()}
         elif head_of(source) != head:
             raise FailedPrecondition(f"the module '{source}' was replaced since it was loaded")
         else:
@@ -316,8 +317,8 @@ def _modules(
             row["sha256"] = digest_of(Path(source), default_cache()).hex()
         if with_weights or row["length"] <= _SMALL:
             row["file"] = entry = f"module.{place}.ingot"
-            if isinstance(source, bytes):
-                archive.writestr(entry, source)
+            if isinstance(source, ModuleBytes):
+                archive.writestr(entry, bytes(source))
             else:
                 archive.write(source, entry)
         yield row

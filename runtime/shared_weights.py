@@ -18,9 +18,10 @@ from ingot.hal.device import Device
 from ingot.hal.errors import DataLoss, Error, InvalidArgument, NotFound
 from ingot.hal.file_cache import Cache, default_cache
 from ingot.hal.file_kind import HEAD_LENGTH
+from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.whole_file import open_regular, write_whole
 from ingot.runtime.parameters import Sources, files_of, flat, times_of
-from ingot.runtime.program import Program
+from ingot.runtime.program import Program, module_source
 from ingot.runtime.tensors import bits_of_parameter
 
 __all__ = ["digest_of", "facts_of", "load_shared"]
@@ -75,7 +76,8 @@ def _key(source: Any, device: Device, sources: Sources, scope: str | None, cache
         with open_regular(source) as file:
             found.update(file.read(HEAD_LENGTH))
     else:
-        found.update(bytes(source)[:HEAD_LENGTH])
+        data = module_source(source)
+        found.update(data.view[:HEAD_LENGTH] if isinstance(data, ModuleBytes) else b"")
     for own, each in sources:
         if own is None or scope is None or own == scope:
             found.update(f"\n{own} ".encode())

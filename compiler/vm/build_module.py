@@ -26,7 +26,8 @@ from ingot.compiler.vm.contents import (
     Variant,
 )
 from ingot.compiler.vm.strings import StringTable
-from ingot.compiler.vm.write_module import write_module
+from ingot.compiler.vm.write_module import module_bytes
+from ingot.hal.module_bytes import ModuleBytes
 
 __all__ = ["TargetCode", "build_module", "native_contents"]
 
@@ -66,7 +67,7 @@ def build_module(
     metadata: Mapping[str, Any],
     debug: bytes = b"",
     versions: Mapping[str, int] = {},
-) -> bytes:
+) -> ModuleBytes:
     """The module file. Kernels are numbered through all targets, in their order; `debug` is the
     section for tools, `versions` as in `ModuleContents`."""
     strings = StringTable()
@@ -95,7 +96,7 @@ def build_module(
         ),
         tuple(versions.items()),
     )
-    return write_module(contents)
+    return module_bytes(contents)
 
 
 def native_contents(name: str, signature: str, optional: bool = False) -> NativeContents:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Sequence
-from io import BytesIO
 from typing import Any
 
 from ingot.compiler.ir.dims import Dim
@@ -22,15 +21,21 @@ from ingot.compiler.vm.contents import (
 )
 from ingot.compiler.vm.strings import encoded
 from ingot.hal import spec
+from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.value_kind import code_of_kind
 
-__all__ = ["strip_module", "write_module"]
+__all__ = ["module_bytes", "strip_module", "write_module"]
 
 Rows = list[dict[str, Any]]
 
 
 def write_module(contents: ModuleContents) -> bytes:
     """The bytes of the module file."""
+    return bytes(module_bytes(contents))
+
+
+def module_bytes(contents: ModuleContents) -> ModuleBytes:
+    """The same, where they are loaded without a copy."""
     values = [each for one in contents.functions for each in (*one.arguments, *one.results)]
     values += [each for one in contents.natives for each in (*one.arguments, *one.results)]
     kinds = {each.kind for each in values}
@@ -66,10 +71,10 @@ def strip_module(data: bytes) -> bytes:
         if row["kind"] not in (section["DEBUG"], section["REGIONS"]):
             sections.append((row["kind"], [piece]))
     kept = ("version_major", "version_minor", "global_count")
-    return _file(sections, {name: header[name] for name in kept})
+    return bytes(_file(sections, {name: header[name] for name in kept}))
 
 
-def _file(sections: Sequence[tuple[int, Iterable[Bytes]]], fields: dict[str, Any]) -> bytes:
+def _file(sections: Sequence[tuple[int, Iterable[Bytes]]], fields: dict[str, Any]) -> ModuleBytes:
     """The file of these sections, whose header has these fields. Pieces are asked for one by one:
     the file is the only copy of them all."""
     layout = spec.layout()
@@ -78,28 +83,28 @@ def _file(sections: Sequence[tuple[int, Iterable[Bytes]]], fields: dict[str, Any
         "ingot_layout_section_t"
     )
     rows: Rows = []
-    file = BytesIO()
-    position = file.write(bytes(table_length))
+    lead = ModuleBytes.ALIGNMENT
+    file = bytearray(lead + table_length)
     for kind, pieces in sections:
-        start = _round_up(position, alignment)
-        position += file.write(bytes(start - position))
+        start = _round_up(len(file) - lead, alignment)
+        file += bytes(lead + start - len(file))
         crc = 0
         for piece in pieces:
             crc = zlib.crc32(piece, crc)
-            position += file.write(piece)
-        rows.append({"kind": kind, "crc": crc, "offset": start, "length": position - start})
+            file += piece
+        length = len(file) - lead - start
+        rows.append({"kind": kind, "crc": crc, "offset": start, "length": length})
     table = layout.pack("ingot_layout_section_t", rows)
     header = {
         **fields,
         "magic": list(layout.constants["INGOT_MODULE_MAGIC"]),
-        "file_length": position,
+        "file_length": len(file) - lead,
         "section_count": len(sections),
     }
     front = layout.pack("ingot_layout_header_t", [header]) + table
     front = layout.pack("ingot_layout_header_t", [{**header, "crc": zlib.crc32(front)}]) + table
-    file.seek(0)
-    file.write(front)
-    return file.getvalue()
+    file[lead : lead + len(front)] = front
+    return ModuleBytes.moved(file)
 
 
 class _Tables:

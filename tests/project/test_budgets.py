@@ -37,7 +37,7 @@ LINES = {
     "csrc/platform": 1422,
     "csrc/vm": 2330,
     "hal": 2850,
-    "runtime": 3235,
+    "runtime": 3260,
     "python/ingot": 4110,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1625,

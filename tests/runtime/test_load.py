@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.spec import layout
 from ingot.runtime import program
 from tests.support.assembler import Assembler, add_copy, copy_module
@@ -40,6 +42,21 @@ def test_every_kind_of_source_loads(kind: str, tmp_path: Path) -> None:
     model = ingot.load(sources[kind])
     del sources, data
     assert float(model([4.0]).item()) == 4
+
+
+@pytest.mark.parametrize("shift", [0, 16, 40])
+def test_modules_in_memory_lie_where_vectors_of_weights_cross_no_lines(shift: int) -> None:
+    room = np.zeros(len(copy_module()) + 128, np.uint8)
+    place = -room.ctypes.data % 64 + shift
+    room[place : place + len(copy_module())] = np.frombuffer(copy_module(), np.uint8)
+    contents = program.module_source(room[place : place + len(copy_module())].data)
+    moved = ModuleBytes.moved(bytearray(bytes(64) + copy_module()))
+    for each in (contents, moved, pickle.loads(pickle.dumps(contents))):
+        assert np.frombuffer(each.view, np.uint8).ctypes.data % 64 == 0
+        assert each == contents
+        assert hash(each) == hash(contents)
+        assert bytes(each) == copy_module()
+    assert program.module_source(moved) is moved
 
 
 def test_device_and_threads() -> None:

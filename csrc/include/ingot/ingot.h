@@ -347,7 +347,7 @@ INGOT_API ingot_status_t ingot_module_load_file(ingot_instance_t *instance, cons
                                                 uint32_t flags, ingot_module_t **out_module);
 
 /* Uses `data` in place, without a copy, until `release` (may be NULL) is called. If loading
- * fails, `release` is not called. */
+ * fails, `release` is not called. Kernels read weights fastest where `data` is at a multiple of 64. */
 INGOT_API ingot_status_t ingot_module_load_memory(ingot_instance_t *instance, const void *data,
                                                   size_t length, uint32_t flags,
                                                   ingot_release_function_t release, void *user,

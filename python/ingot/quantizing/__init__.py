@@ -29,7 +29,7 @@ class QuantizedModule(Module):
     """A compiled module; `quantization` tells what became of each layer."""
 
     def __init__(self, module: Module, quantization: QuantizationReport) -> None:
-        super().__init__(bytes(module), module.report)
+        super().__init__(module.contents, module.report)
         self.quantization = quantization
 
 

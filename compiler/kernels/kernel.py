@@ -35,7 +35,7 @@ class TargetInfo:
     dot4: bool = False  # has an instruction for `loop.dot4` of u8 and i8
     dot2: bool = False  # has one for `loop.dot2`, of bf16
     half2: bool = False  # has those for `loop.fma2` and `loop.sum2`, of f16
-    tiles: bool = False  # has those for `loop.dot_tiles`
+    tiles: bool = False  # has those for `loop.dot_tiles`, of bytes and of bf16
     group_size: int = 1  # work items of one group that a schedule should aim at
     local_memory: int = 0  # bytes that the work items of a group can share
     has_items: bool = False  # workgroups are groups of work items, if only of one

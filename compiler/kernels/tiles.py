@@ -8,6 +8,7 @@ instruction stays in registers until it is stored; sums of tiles go through scra
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
@@ -35,6 +36,7 @@ __all__ = [
     "WIDTH",
     "TileProducts",
     "TileSide",
+    "with_words",
     "words_at_once",
 ]
 
@@ -60,9 +62,20 @@ STORED_ROWS = 4
 """Rows whose sums are taken from scratch together, and share what epilogues read of columns."""
 
 
+def has_tiles(target: TargetInfo, parts: Parts) -> bool:
+    """Whether tiles hold such words: bytes or bf16."""
+    return target.tiles and (parts[0].is_integer or parts[0].name == "bf16")
+
+
+def with_words(target: TargetInfo) -> TargetInfo:
+    """The target as products in tiles see it: bf16 are words, too, which registers convert where
+    they have no instruction that is as fast."""
+    return replace(target, dot2=True) if target.tiles else target
+
+
 def words_at_once(target: TargetInfo, parts: Parts | None, rows: Dim, words: Dim) -> int:
-    """Words that a step takes of rows of a product of bytes; 0: it is none for tiles."""
-    if not target.tiles or parts is None or not parts[0].is_integer or not isinstance(words, int):
+    """Words that a step takes of rows of a product of such; 0: it is none for tiles."""
+    if parts is None or not has_tiles(target, parts) or not isinstance(words, int):
         return 0
     if isinstance(rows, int) and rows < FEWEST_ROWS:
         return 0
@@ -157,16 +170,17 @@ class TileProducts:
         """The sums of the same product, in scratch."""
         b, (rows, width) = self.builder, count
         first = self.room + SCRATCH - ROWS * width * PANEL * 4
+        element = dtype("i32" if self.parts[0].is_integer else "f32")
         numbers = (left.at, left.pitch, left.line_pitch if lines > 1 else 0, left.step)
         for panel in range(0, width, PANELS):
-            sums = b.scratch(first + panel * PANEL * 4, dtype("i32"))
+            sums = b.scratch(first + panel * PANEL * 4, element)
             operands = [left.memory, *map(b.value, numbers), right.memory]
             at = b.add(right.at, b.mul(right.pitch, panel))
             operands += [*map(b.value, (at, right.pitch, right.step)), sums]
             operands += map(b.value, (rows, self.words, segments))
             dot = DotTiles(*self.parts, lines, min(PANELS, width - panel), width)
             b.append("loop.dot_tiles", operands, None, dot)
-        return b.scratch(first, dtype("i32"))
+        return b.scratch(first, element)
 
     def finish(
         self,

@@ -33,7 +33,7 @@ def test_a_variant_that_is_slow_here_is_chosen_where_there_is_no_other(
 
 def test_a_program_of_bf16_is_for_processors_with_fast_instructions_and_without() -> None:
     names = [each.name for each in default_variants("x86_64", {"bf16"})]
-    assert names == ["x86-64-v4-bf16", "x86-64-v4", "x86-64-v3"]
+    assert names == ["x86-64-v4-amx", "x86-64-v4-bf16", "x86-64-v4", "x86-64-v3"]
     assert [each.name for each in default_variants("aarch64", {"bf16"})][1:] == ["aarch64"]
 
 

@@ -32,6 +32,7 @@ from ingot.compiler.kernels.tiles import (
     WIDTH,
     TileProducts,
     TileSide,
+    with_words,
     words_at_once,
 )
 from ingot.compiler.kernels.words import BYTES_OF_WORD, Parts, copy_words, product_in_words, unit_of
@@ -70,7 +71,7 @@ def in_tiles(function: Function, target: TargetInfo, by_threads: bool) -> Kernel
     it."""
     root = root_of(function)
     whole = product_of(root)
-    found = product_in_words(whole, target)
+    found = product_in_words(whole, with_words(target))
     if found is None or coding_of(function, root) is not None:
         return None
     p, parts = found

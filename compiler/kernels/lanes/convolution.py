@@ -50,6 +50,7 @@ from ingot.compiler.kernels.register_tile import (
     zero_tile,
 )
 from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS, shared_blocks
+from ingot.compiler.kernels.tiles import with_words
 
 __all__ = ["ConvolutionSchedule", "lower_convolution", "lower_direct_convolution"]
 
@@ -95,7 +96,8 @@ def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
         if taps is not None:
             return lower_taps(convolution, taps, target)
     run = product(convolution.result.shape[1 if staged else 0 : -1])
-    tiled = in_tiles(convolution, target, run, by_rows=staged is not None)
+    in_words = Convolution(function, root, with_words(target)) if target.tiles else convolution
+    tiled = in_tiles(in_words, target, run, by_rows=staged is not None)
     if tiled is not None:
         return tiled
     gathered = _gathered_schedule(convolution, target, run)

@@ -31,7 +31,7 @@ class Variant:
     features: tuple[str, ...]  # INGOT_CPU_*
     flags: tuple[str, ...]  # as gcc and clang spell them
     macros: tuple[str, ...] = ()  # defined by a compiler that knows the flags
-    product: str = ""  # of words, "i8", "bf16" or "f16", for which alone it is there
+    products: tuple[str, ...] = ()  # of words, "i8", "bf16" or "f16", for which alone it is there
     without_tiles: str = ""  # the variant that is the same without instructions for these
     without_words: str = ""  # the variant that is the same without instructions for these
     without_vectors: str = ""  # one of the same machine that is as good for code without them
@@ -72,9 +72,9 @@ def _x86(level: str, length: int, features: str, *flags: str, words: str = "") -
     needs = tuple(f"INGOT_CPU_X86_{feature}" for feature in features.split())
     # Windows puts pages on a stack in order only: frames of more than one page touch each.
     all_flags = (f"-march={level}", "-mno-red-zone", "-fstack-clash-protection", *flags)
-    product = {"": "", "bf16": "bf16", "fp16": "f16"}.get(words, "i8")
+    products = {"": (), "bf16": ("bf16",), "fp16": ("f16",), "amx": ("i8", "bf16")}
     others = (f"{level}-vnni" if tiles else "", level if words else "", "x86-64-v3" if fma else "")
-    return Variant(target, "x86_64", needs, all_flags, (), product, *others)
+    return Variant(target, "x86_64", needs, all_flags, (), products.get(words, ("i8",)), *others)
 
 
 def _arm(name: str, features: str, architecture: str, *macros: str) -> Variant:
@@ -84,8 +84,8 @@ def _arm(name: str, features: str, architecture: str, *macros: str) -> Variant:
     target = TargetInfo(name, 16, 32, True, dot4, dot2, half2, polls=True)
     needs = tuple(f"INGOT_CPU_ARM_{feature}" for feature in features.split())
     flags = (f"-march={architecture}", "-ffixed-x18")
-    product = ("bf16" if dot2 else "f16" if half2 else "i8") if macros else ""
-    return Variant(target, "aarch64", needs, flags, macros, product, without_vectors="aarch64")
+    products = ("bf16" if dot2 else "f16" if half2 else "i8",) if macros else ()
+    return Variant(target, "aarch64", needs, flags, macros, products, without_vectors="aarch64")
 
 
 _WIDE = "-mprefer-vector-width=512"
@@ -95,6 +95,11 @@ VARIANTS: dict[str, Variant] = {
     each.name: each
     for each in (
         _x86(
+            *("x86-64-v4", 64, "AVX512 AVX512_VNNI AMX", _WIDE, "-mavx512vnni"),
+            *("-mamx-tile", "-mamx-int8", "-mamx-bf16"),
+            words="amx",
+        ),
+        _x86(
             *("x86-64-v4", 64, "AVX512 AVX512_VNNI AVX512_BF16"),
             *(_WIDE, "-mavx512vnni", "-mavx512bf16"),
             words="bf16",
@@ -103,11 +108,6 @@ VARIANTS: dict[str, Variant] = {
             *("x86-64-v4", 64, "AVX512 AVX512_VNNI AVX512_FP16"),
             *(_WIDE, "-mavx512vnni", "-mavx512fp16"),
             words="fp16",
-        ),
-        _x86(
-            *("x86-64-v4", 64, "AVX512 AVX512_VNNI AMX", _WIDE, "-mavx512vnni"),
-            *("-mamx-tile", "-mamx-int8", "-mamx-bf16"),
-            words="amx",
         ),
         _x86("x86-64-v4", 64, "AVX512 AVX512_VNNI", _WIDE, "-mavx512vnni", words="vnni"),
         _x86("x86-64-v3", 32, "AVX2 AVX_VNNI", "-mavxvnni", words="vnni"),
@@ -202,7 +202,7 @@ PLATFORMS = {
     "raspberry-pi": ("aarch64-dotprod", "aarch64", "armv7-neon"),
     "browser": ("wasm32-relaxed-simd", "wasm32-simd128"),
     "server": (
-        *("x86-64-v4-bf16", "x86-64-v4-fp16", "x86-64-v4-amx", "x86-64-v4-vnni"),
+        *("x86-64-v4-amx", "x86-64-v4-bf16", "x86-64-v4-fp16", "x86-64-v4-vnni"),
         *("x86-64-v3-vnni", "x86-64-v4", "x86-64-v3"),
         *_PHONES,
     ),
@@ -221,8 +221,8 @@ def named_variants(
         if name not in VARIANTS and name not in PLATFORMS:
             raise InvalidArgument(_unknown(name))
         for each in PLATFORMS.get(name, (name,)):
-            product = VARIANTS[each].product
-            if name in VARIANTS or not product or product in products:
+            own = VARIANTS[each].products
+            if name in VARIANTS or not own or not set(own).isdisjoint(products):
                 chosen[each] = VARIANTS[each]
     if not chosen:
         raise InvalidArgument(_unknown(""))
@@ -248,8 +248,8 @@ _DEFAULTS_FOR_BYTES = {
     "x86_64": ("x86-64-v4-amx", "x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v3"),
     "aarch64": ("aarch64-i8mm", "aarch64-dotprod", "aarch64"),
 }
-_DEFAULTS_FOR_HALVES = {
-    "bf16": {"x86_64": ("x86-64-v4-bf16",), "aarch64": ("aarch64-bf16",)},
+_DEFAULTS_FOR_HALVES: dict[str, dict[str, tuple[str, ...]]] = {
+    "bf16": {"x86_64": ("x86-64-v4-amx", "x86-64-v4-bf16"), "aarch64": ("aarch64-bf16",)},
     "f16": {"x86_64": ("x86-64-v4-fp16",), "aarch64": ("aarch64-fp16",)},
 }
 
@@ -260,7 +260,8 @@ def default_variants(machine: str, products: Collection[str] = ()) -> tuple[Vari
     halves = _DEFAULTS_FOR_HALVES.items()
     first = [name for each, of in halves if each in products for name in of.get(machine, ())]
     chosen = _DEFAULTS_FOR_BYTES.get(machine) if "i8" in products else None
-    return tuple(VARIANTS[name] for name in (*first, *(chosen or _DEFAULTS[machine])))
+    names = dict.fromkeys((*first, *(chosen or _DEFAULTS[machine])))
+    return tuple(VARIANTS[name] for name in names)
 
 
 _BASE = {

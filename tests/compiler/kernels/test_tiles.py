@@ -1,5 +1,5 @@
-"""Products of bytes in tiles: the sums of any other kernel, to the bit, in the interpreter, and
-where the processor has tiles."""
+"""Products of bytes and bf16 in tiles, in the interpreter, and where the processor has tiles: the
+sums of any other kernel, of bytes to the bit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 from tests.support.entries import entry, reference
 from tests.support.kernel_runner import POLL, VARIANTS, Loaded, build, run, tile_variants
-from tests.support.products import extremes, pack
+from tests.support.products import draw, error_of, extremes, pack
 
 Array = np.ndarray[Any, Any]
 TILES = VARIANTS["x86-64-v4-amx"].target
@@ -214,6 +214,51 @@ def _any_rows(types: list[TensorType], left: str, build: Any) -> Function:
         for axis, size in zip(left, types[0].shape, strict=True)
     )
     return entry([TensorType(types[0].dtype, shape), types[1]], build)
+
+
+def halves(*shape: int) -> Array:
+    return draw(*shape).astype(dtype("bf16").numpy)
+
+
+def of_halves(place: int | str) -> tuple[Function, list[Array]]:
+    """A product of 18 rows of bf16, with a weight or not, or the convolution of a window: f32 sums,
+    rounded to bf16."""
+    moves: dict[str, Any]
+    if place == "weight":
+        x, w, op, moves = halves(18, 40), halves(40, 33), "dot_packed", {"n": 33}
+    elif isinstance(place, str):
+        x, w, op = halves(2, 18, 40), halves(2, 40, 33), "dot_general"
+        moves = {"lhs_batch": (0,), "rhs_batch": (0,), "lhs_contract": (2,), "rhs_contract": (1,)}
+    else:
+        shape, window, strides, dilation, padding, n, _ = WINDOWS[place]
+        x, w, op = halves(*shape), halves(int(np.prod(window)) * shape[-1], n), "conv_packed"
+        moves = {"n": n, "window": window, "strides": strides, "rhs_dilation": dilation}
+        moves["padding"] = padding
+    panels = w if place == "activation" else pack(w)
+
+    def build(b: Builder, *given: Value) -> tuple[Value, Value]:
+        sums = b.value(op, *given, dtype=dtype("f32"), **moves)
+        return sums, b.value("convert", sums, dtype=dtype("bf16"))
+
+    types = (TensorType(dtype("bf16"), each.shape) for each in (x, panels))
+    return entry(tuple(types), build), [x, panels]
+
+
+@pytest.mark.parametrize("place", ["weight", "activation", 0, 3, 6])
+def test_bf16_are_multiplied_in_tiles(place: int | str) -> None:
+    function, given = of_halves(place)
+    kernel = lower_entry(function, TILES)
+    verify_kernel(kernel)
+    assert uses_tiles(kernel)
+    wanted = reference(function, given)
+    arrays = [*given, *(np.zeros_like(each) for each in wanted)]
+    assert run_kernel(kernel, arrays, {}) is None
+    found = [arrays[2:]]
+    for variant in tile_variants():
+        found.append(run(kernel, given, [np.zeros_like(each) for each in wanted], variant))
+    for sums, rounded in found:
+        assert error_of(sums, wanted[0]) <= 1e-6
+        np.testing.assert_array_equal(rounded, sums.astype(rounded.dtype))
 
 
 def _shape(kernel: Kernel) -> Op:

@@ -575,9 +575,10 @@ def test_platforms_are_sets_of_variants() -> None:
     assert names(["raspberry-pi"]) == ["aarch64", "armv7-neon"]
     assert names(["raspberry-pi"], "i8") == ["aarch64-dotprod", "aarch64", "armv7-neon"]
     assert names(["aarch64-dotprod", "ios"]) == ["aarch64-dotprod", "aarch64"]
-    with_bf16 = ["x86-64-v4-bf16", "x86-64-v4", "x86-64-v3", "aarch64-bf16", "aarch64"]
+    first = ["x86-64-v4-amx", "x86-64-v4-bf16"]
+    with_bf16 = [*first, "x86-64-v4", "x86-64-v3", "aarch64-bf16", "aarch64"]
     assert names(["server"], "bf16") == with_bf16
-    assert names(["server"]) == [name for name in with_bf16 if not name.endswith("bf16")]
+    assert names(["server"]) == ["x86-64-v4", "x86-64-v3", "aarch64"]
     assert names(["browser"]) == names("browser") == ["wasm32-relaxed-simd", "wasm32-simd128"]
 
 

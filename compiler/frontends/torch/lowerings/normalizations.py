@@ -164,6 +164,8 @@ def batch_norm(
     c: Context, x: Value, weight: Value | None, bias: Value | None, mean: Value | None,
     variance: Value | None, training: bool, momentum: float, eps: float, _: bool,
 ) -> Value:  # fmt: skip
+    if type_of(x).rank < 2:  # of which torch takes none but those without elements
+        return x
     if not training:
         return _by_statistics(c, x, weight, bias, mean, variance, eps)
     if mean is not None:

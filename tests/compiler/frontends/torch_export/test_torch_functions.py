@@ -791,7 +791,8 @@ def test_norms_of_the_batch_alone_are_taken() -> None:
 
     def function(x: Any, w: Any, bias: Any) -> Any:
         standard = F.batch_norm(w[None], None, None, bias, bias, training=True)
-        return norm(x), F.batch_norm(x, None, None, training=True), standard
+        none = F.batch_norm(bias[:0], bias[:0], bias[:0])
+        return norm(x), F.batch_norm(x, None, None, training=True), standard, none
 
     with torch.no_grad():
         check(function, x, drawn(6, 4), drawn(6))

@@ -109,6 +109,10 @@ def test_trees_may_say_that_they_have_many_targets() -> None:
     _compile(model)
 
 
+def test_lines_may_be_longer_than_an_index_of_32_bits() -> None:
+    _compile(_onnx("Unique", [2**31 - 1]))
+
+
 def test_a_tensor_of_many_parts_is_split_in_a_loop() -> None:
     _compile(_onnx("SplitToSequence", [1 << 40, 2]))
 

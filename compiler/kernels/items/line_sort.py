@@ -118,7 +118,9 @@ class LineSort:
         blocks_less_one = b.div(b.max(b.sub(length, 1), 0), block)
         zeros = b.op("count_leading_zeros", b.value(blocks_less_one))
         passes = b.max(b.sub(64, zeros), 1)
-        with b.for_(0, passes, 1, [b.value(0), b.value(block)]) as loop:
+        is_long = isinstance(half, int) and half >= 1 << 31  # more than all devices can count
+        begin = [b.data(each) if is_long else b.value(each) for each in (0, block)]
+        with b.for_(0, passes, 1, begin) as loop:
             source, width = loop.carried
             target, double = b.sub(half, source), b.mul(width, 2)
             is_last = b.compare("eq", b.add(loop.index, 1), passes)

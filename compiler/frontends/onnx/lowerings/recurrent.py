@@ -108,6 +108,7 @@ def _activations(node: Node, count: int, default: Sequence[str]) -> list[Activat
         iter(node.numbers("activation_beta") or ()),
     )
     bound = node.number("clip", 0.0)
+    unsupported(bound < 0, f"its clip is {bound}, expected 0 or more")
     made: list[Activation] = []
     for place, name in enumerate(names):
         key = name.lower()

@@ -7,7 +7,7 @@ Of a state S[heads, key, value] and a token's key, query and value (B, C and x o
 
 where d is the value, or what of it the state does not give for the key yet, times beta. S is read
 once for key and query together, and once to be changed. What tokens have on their own is made for
-all of them at once; a loop passes from token to token.
+all of them at once; several pass by chunks (`chunks.py`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ingot.compiler.frontends.gguf.cache import Cache
+from ingot.compiler.frontends.gguf.chunks import Steps, passed
 from ingot.compiler.frontends.gguf.configuration import Configuration, Recurrence
 from ingot.compiler.frontends.gguf.pieces import over_rows, part, times
 from ingot.compiler.frontends.gguf.weights import Weights
-from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.control.build_control import counted_loop
+from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
 __all__ = ["RecurrentLayer"]
@@ -31,17 +29,6 @@ F32 = dtype("f32")
 _LEAST = 1e-6  # of the square of a key's length
 Norm = Callable[[Value, str], Value]
 Convolve = Callable[[Value, str, int], Value]
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """What tokens bring: f32[count, heads, ...]. Without `beta` the state is only added to."""
-
-    query: Value
-    key: Value
-    value: Value
-    decay: Value
-    beta: Value | None
 
 
 class RecurrentLayer:
@@ -62,15 +49,19 @@ class RecurrentLayer:
     def of(self, x: Value, cache: Cache, layer: int) -> Value:
         """What the layer makes of x[count, width], and of its state, which goes on."""
         (self.count, _) = tensor_type(x).shape
+        state = cache.state(layer)
         make = self._delta if self.r.is_delta else self._mamba
         steps, finish = make(x, layer)
-        state, y = self._passed(steps, cache.state(layer))
+        if self.count == 1:
+            state, y = self._step(steps, state)
+        else:
+            state, y = passed(self.b, self.r, steps, state)
         cache.keep_state(layer, state)
         return self.weights.linear(finish(y), f"{self.name}.ssm_out", self.c.width)
 
     # The gated delta rule
 
-    def _delta(self, x: Value, layer: int) -> tuple[_Steps, Callable[[Value], Value]]:
+    def _delta(self, x: Value, layer: int) -> tuple[Steps, Callable[[Value], Value]]:
         b, r = self.b, self.r
         rows, gate = self._rows_and_gate(x)
         rows = self._silu(self.convolve(rows, f"{self.name}.ssm_conv1d", layer))
@@ -82,8 +73,7 @@ class RecurrentLayer:
         value = self._heads(part(rows, 1, 2 * keys, 2 * keys + values, b), r.value_heads)
         beta, alpha = self._shares(x)
         query = times(query, r.key_length**-0.5, b)
-        query, key = (self._for_values(each) for each in (query, key))
-        steps = _Steps(query, key, value, self._decay(alpha), b.value("logistic", beta))
+        steps = Steps(query, key, value, self._decay(alpha), b.value("logistic", beta))
 
         def finish(y: Value) -> Value:
             y = self.norm(y, f"{self.name}.ssm_norm")
@@ -142,7 +132,7 @@ class RecurrentLayer:
 
     # Mamba 2
 
-    def _mamba(self, x: Value, layer: int) -> tuple[_Steps, Callable[[Value], Value]]:
+    def _mamba(self, x: Value, layer: int) -> tuple[Steps, Callable[[Value], Value]]:
         b, r, name = self.b, self.r, self.name
         keys, values = r.key_heads * r.key_length, r.value_heads * r.value_length
         lengths = (values, values + 2 * keys, r.value_heads)
@@ -155,7 +145,7 @@ class RecurrentLayer:
         rows = self._silu(self.convolve(rows, f"{name}.ssm_conv1d", layer))
         own = self._heads(part(rows, 1, 0, values, b), r.value_heads)
         key, query = (
-            self._for_values(self._heads(part(rows, 1, start, start + keys, b), r.key_heads))
+            self._heads(part(rows, 1, start, start + keys, b), r.key_heads)
             for start in (values, values + keys)
         )
         width = self._softplus(steps)
@@ -166,9 +156,10 @@ class RecurrentLayer:
         def finish(y: Value) -> Value:
             wide = b.value("broadcast", skip, shape=tensor_type(own).shape, dimensions=(1,))
             y = self._flat(b.value("add", y, b.value("mul", own, wide)))
-            return self._normed(b.value("mul", y, self._silu(gate)))
+            y = b.value("mul", y, self._silu(gate))
+            return self._normed(y) if f"{name}.ssm_norm.weight" in self.weights else y
 
-        return _Steps(query, key, value, decay, None), finish
+        return Steps(query, key, value, decay, None), finish
 
     def _normed(self, y: Value) -> Value:
         """y[count, length], each group by itself."""
@@ -228,43 +219,20 @@ class RecurrentLayer:
         length = self.r.value_heads * self.r.value_length
         return self.b.value("reshape", x, shape=(self.count, length))
 
-    def _passed(self, steps: _Steps, state: Value) -> tuple[Value, Value]:
-        """The state behind all tokens, and what they read of it, [count, heads, value]."""
-        b, r, count = self.b, self.r, self.count
-        shape = (count, r.value_heads, 1, r.key_length)
-        reads = [steps.query, *([] if steps.beta is None else [steps.key])]
-        pairs = b.value("concatenate", *(b.value("reshape", x, shape=shape) for x in reads), axis=2)
-        own = b.value("mul", steps.query, steps.key)
-        own = b.value("reduce", own, axes=(2,), kind="add")
-        kept = b.value("exp", steps.decay)
-        rows = [pairs, own, kept, steps.key, steps.value]
-        rows += [] if steps.beta is None else [steps.beta]
-        if count == 1:
-            state, y = self._step(b, state, [self._row(b, each, None) for each in rows])
-            return state, b.value("reshape", y, shape=(1, *tensor_type(y).shape))
-        made = b.full(0.0, F32, (count, r.value_heads, r.value_length))
-
-        def step(inner: Builder, place: Value, before: Sequence[Value]) -> Sequence[Value]:
-            state, y = self._step(inner, before[0], [self._row(inner, x, place) for x in rows])
-            y = inner.value("reshape", y, shape=(1, *tensor_type(y).shape))
-            zero = inner.constant(0, "i64")
-            return [state, inner.value("dynamic_update_slice", before[1], y, place, zero, zero)]
-
-        last, result = counted_loop(b, b.number(count, dtype("i64")), [state, made], step)
-        return last, result
-
-    def _row(self, b: Builder, x: Value, place: Value | None) -> Value:
-        """x[place], or the only row."""
-        if place is not None:
-            return b.value("take", x, place, axis=0)
-        rest: tuple[Dim, ...] = tensor_type(x).shape[1:]
-        return b.value("reshape", x, shape=rest)
-
-    def _step(self, b: Builder, state: Value, rows: Sequence[Value]) -> tuple[Value, Value]:
-        """The state behind a token, and what the token reads, [heads, value]."""
-        pairs, own, kept, key, value, *beta = rows
+    def _step(self, steps: Steps, state: Value) -> tuple[Value, Value]:
+        """The state behind the only token, and what it reads, [1, heads, value]."""
+        b, r = self.b, self.r
+        heads, lengths = r.value_heads, (r.key_length, r.value_length)
+        query, key = (
+            b.value("reshape", self._for_values(x), shape=(heads, lengths[0]))
+            for x in (steps.query, steps.key)
+        )
+        value = b.value("reshape", steps.value, shape=(heads, lengths[1]))
+        kept = b.value("reshape", b.value("exp", steps.decay), shape=(heads,))
+        reads = [query] if steps.beta is None else [query, key]
+        pairs = [b.value("reshape", x, shape=(heads, 1, lengths[0])) for x in reads]
         read = b.value(
-            "dot_general", pairs, state,
+            "dot_general", b.value("concatenate", *pairs, axis=1), state,
             lhs_batch=(0,), rhs_batch=(0,), lhs_contract=(2,), rhs_contract=(1,),
         )  # fmt: skip
         shape, wide = tensor_type(value).shape, tensor_type(state).shape
@@ -272,13 +240,15 @@ class RecurrentLayer:
             "mul", read, b.value("broadcast", kept, shape=tensor_type(read).shape, dimensions=(0,))
         )
         old, *known = (
-            b.value("reshape", part(read, 1, i, i + 1, b), shape=shape)
-            for i in range(1 + len(beta))
+            b.value("reshape", part(read, 1, i, i + 1, b), shape=shape) for i in range(len(reads))
         )
-        if known:
-            value = over_rows("mul", b.value("sub", value, known[0]), beta[0], b)
+        if steps.beta is not None:
+            beta = b.value("reshape", steps.beta, shape=(heads,))
+            value = over_rows("mul", b.value("sub", value, known[0]), beta, b)
+        own = b.value("reduce", b.value("mul", query, key), axes=(1,), kind="add")
         y = b.value("add", old, over_rows("mul", value, own, b))
         key = b.value("broadcast", key, shape=wide, dimensions=(0, 1))
         added = b.value("mul", key, b.value("broadcast", value, shape=wide, dimensions=(0, 2)))
         kept = b.value("broadcast", kept, shape=wide, dimensions=(0,))
-        return b.value("add", b.value("mul", state, kept), added), y
+        state = b.value("add", b.value("mul", state, kept), added)
+        return state, b.value("reshape", y, shape=(1, *shape))

@@ -10,8 +10,13 @@ import pytest
 
 import ingot
 from ingot.compiler.frontends.gguf import import_gguf
+from ingot.compiler.frontends.gguf.chunks import LENGTH, Steps, passed
+from ingot.compiler.frontends.gguf.configuration import Recurrence
+from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
+from ingot.compiler.ir import Block, Function, Module, Region, TensorType
 from ingot.hal.gguf import Gguf
+from ingot.hal.spec import dtype
 from tests.support.language import IDS, KEYS, PEER_SHAPES, write_model
 
 STATES = ("qwen3next", "qwen35moe", "granitehybrid", "nemotron_h experts")
@@ -78,3 +83,36 @@ def test_drafts_and_texts_together_are_refused(tmp_path: Path) -> None:
     for options in ({"verify": True}, {"sequences": 2}):
         with pytest.raises(ingot.CompileError, match="state goes from token to token and cannot"):
             import_gguf(path, **options)
+
+
+@pytest.mark.parametrize("has_beta", [True, False])
+@pytest.mark.parametrize("takes_turns", [True, False])
+def test_chunks_are_what_tokens_are_one_by_one(has_beta: bool, takes_turns: bool) -> None:
+    """Also equal keys, for which powers of the triangle are large, and strong decays."""
+    r = Recurrence(has_beta, takes_turns, 2, 4, 8, 6)
+    count, random = 2 * LENGTH + 5, np.random.default_rng(3)
+    query, key = (random.normal(size=(count, 2, 8)).astype(np.float32) for _ in range(2))
+    key[LENGTH:] = key[LENGTH]
+    key /= np.linalg.norm(key, axis=-1, keepdims=True)
+    value = random.normal(size=(count, 4, 6)).astype(np.float32)
+    decay = -random.choice([0, 1e-3, 0.3, 40], (count, 4)).astype(np.float32)
+    beta = random.choice([0.5, 1.0], (count, 4)).astype(np.float32)
+    state = random.normal(size=(4, 8, 6)).astype(np.float32)
+    types = [TensorType(dtype("f32"), x.shape) for x in (query, key, value, decay, beta, state)]
+    block = Block(types)
+    b, given = Builder(block), block.arguments
+    steps = Steps(*given[:4], given[4] if has_beta else None)
+    b.return_(*passed(b, r, steps, given[5]))
+    module = Module()
+    module.add(Function("main", Region([block]), list("qkvdbs"), ["state", "y"]))
+    got = interpret(module, "main", [query, key, value, decay, beta, state], {}, {})
+    heads = np.arange(4) % 2 if takes_turns else np.arange(4) // 2
+    expected, s = np.zeros((count, 4, 6)), state.astype(np.float64)
+    for i in range(count):
+        s = s * np.exp(decay[i].astype(np.float64))[:, None, None]
+        k, q = key[i, heads], query[i, heads]
+        d = value[i] - np.einsum("hk,hkv->hv", k, s) if has_beta else value[i]
+        s = s + k[:, :, None] * (d * (beta[i][:, None] if has_beta else 1))[:, None]
+        expected[i] = np.einsum("hk,hkv->hv", q, s)
+    for each, wanted in zip(got, (s, expected), strict=True):
+        np.testing.assert_allclose(each, wanted, atol=3e-6 * np.abs(wanted).max())

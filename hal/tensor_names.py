@@ -27,6 +27,7 @@ WHOLE = {
     "backbone.embeddings": "token_embd",
     "backbone.norm_f": "output_norm",
     "lm_head": "output",
+    "word_embeddings_layernorm": "token_embd_norm",
     "model.embed_tokens_per_layer": "per_layer_token_embd",
     "model.per_layer_model_projection": "per_layer_model_proj",
     "model.per_layer_projection_norm": "per_layer_proj_norm",
@@ -38,6 +39,7 @@ WHOLE = {
     "embed_out": "output",
     **dict.fromkeys(("wte", "word_embeddings", "gpt_neox.embed_in"), "token_embd"),
     **dict.fromkeys(("wpe", "model.embed_positions"), "position_embd"),
+    "norm_f": "output_norm",
     **dict.fromkeys(("ln_f", "gpt_neox.final_layer_norm", "model.final_layer_norm"), "output_norm"),
 }
 _RECURRENT = {"qkv": "attn_qkv", "z": "attn_gate", "b": "ssm_beta", "a": "ssm_alpha"}
@@ -60,6 +62,12 @@ LAYER = {
     "feed_forward.w3": "ffn_up",
     "feed_forward.gate": "ffn_gate_inp",
     "feed_forward.router": "ffn_gate_inp",
+    "pre_ff_layernorm": "ffn_norm",
+    "norm_1": "attn_norm",
+    "norm_2": "ffn_norm",
+    "attn.Wqkv": "attn_qkv",
+    "ffn.up_proj": "ffn_up",
+    "ffn.down_proj": "ffn_down",
     **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")},
     **{
         f"feed_forward.shared_expert.{part}_proj": f"ffn_{part}_shexp"
@@ -182,7 +190,7 @@ OF_LAYER = re.compile(r"model\.layers\.(\d+)\.(.*)")
 
 
 _LAYERS = re.compile(
-    r"^((transformer\.)?h|gpt_neox\.layers|(model\.)?decoder\.layers|backbone\.layers)\."
+    r"^((transformer\.)?(h|blocks)|gpt_neox\.layers|(model\.)?decoder\.layers|backbone\.layers)\."
 )
 _LANGUAGE = re.compile(r"^(model\.)?language_model\.(model\.|(?=lm_head))?")
 

@@ -299,6 +299,81 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
             "moe_intermediate_size": 48,
         },
     ),
+    "bloom": ("Bloom", {**_WHOLE, "n_layer": 2, "n_head": 4}),
+    "mpt": (
+        "Mpt",
+        {
+            **_WHOLE,
+            "d_model": 48,
+            "n_layers": 2,
+            "n_heads": 6,
+            "max_seq_len": 64,
+            "attn_config": {"clip_qkv": 0.5},
+        },
+    ),
+    "mamba2": (
+        "Mamba2",
+        {"num_heads": 16, "head_dim": 8, "state_size": 8, "n_groups": 2, **_WHOLE},
+    ),
+    "falcon h1": (
+        "FalconH1",
+        {
+            "head_dim": 16,
+            "mamba_d_ssm": 48,
+            "mamba_n_heads": 6,
+            "mamba_d_head": 8,
+            "mamba_n_groups": 2,
+            "mamba_d_state": 8,
+            "lm_head_multiplier": 0.5,
+            "embedding_multiplier": 3.0,
+            "mlp_multipliers": [0.9, 0.3],
+            "key_multiplier": 0.4,
+            "attention_out_multiplier": 0.7,
+            "attention_in_multiplier": 0.8,
+            "ssm_multipliers": [0.3, 0.25, 0.2, 0.5, 0.4],
+            "ssm_in_multiplier": 1.2,
+            "ssm_out_multiplier": 0.3,
+        },
+    ),
+    "bamba": (
+        "Bamba",
+        {
+            "attn_layer_indices": [1],
+            "mamba_n_heads": 16,
+            "mamba_d_head": 8,
+            "mamba_d_state": 8,
+            "mamba_n_groups": 2,
+        },
+    ),
+    "cwm": (
+        "Cwm",
+        {
+            "head_dim": 16,
+            "sliding_window": 3,
+            "rope_parameters": _LLAMA3,
+            "layer_types": ["full_attention", "sliding_attention"],
+        },
+    ),
+    "exaone experts": (
+        "ExaoneMoe",
+        {
+            "head_dim": 16,
+            "num_hidden_layers": 4,
+            "sliding_window": 3,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+        },
+    ),
+    "flex olmo": (
+        "FlexOlmo",
+        {"num_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 48},
+    ),
+    "jais2": ("Jais2", {"head_dim": 16}),
+    "solar": ("SolarOpen", {**_ROUTED, "head_dim": 16}),
+    "internlm3": ("InternLM3", {"head_dim": 16}),
+    "youtu": ("Youtu", {**_LATENT, "q_lora_rank": 24}),
+    "vaultgemma": ("VaultGemma", _GEMMA),
     "llama4": (
         "Llama4Text",
         {
@@ -315,7 +390,7 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
 }
 """The class of each and its options beyond `_SIZES`."""
 
-_LESS_ONE = ("gemma", "gemma2", "gemma3", "gemma3 of images")
+_LESS_ONE = ("vaultgemma", "gemma", "gemma2", "gemma3", "gemma3 of images")
 """Models whose weights of norms are near 0."""
 
 ADAPTED = EXPECTED.with_name("peft.npz")

@@ -16,9 +16,31 @@ from tokenizers.pre_tokenizers import ByteLevel
 Array = Any
 
 
-_GPT = ("gpt2", "starcoder", "gptneox", "falcon", "phi2", "nemotron", "orion", "olmo")
+_GPT = (
+    "bloom",
+    "mpt",
+    "gpt2",
+    "starcoder",
+    "gptneox",
+    "falcon",
+    "phi2",
+    "nemotron",
+    "orion",
+    "olmo",
+)
 _EXACT = ("ssm_conv1d", "ssm_a", "ssm_d", "ssm_norm")
-_JOINED = ("phi3", "chatglm", "gpt2", "starcoder", "gptneox", "falcon", "qwen", "phi2")
+_JOINED = (
+    "bloom",
+    "mpt",
+    "phi3",
+    "chatglm",
+    "gpt2",
+    "starcoder",
+    "gptneox",
+    "falcon",
+    "qwen",
+    "phi2",
+)
 _UNGATED = (
     "nemotron_h_moe",
     "nemotron_h",
@@ -215,6 +237,15 @@ _GRANITE_STATES = {
 _QWEN_STATES = {**_STATES, "rope.dimension_sections": [1, 1, 0, 0]}
 # llama.cpp has gemma3n's number of a layer's inputs, rank and sparsity in its code, and divides
 # squares under a deviation by one less than their number.
+_QKV = ("attn_q", "attn_k", "attn_v")
+_NO_ATTENTION = dict.fromkeys(
+    (*_QKV, "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"), None
+)
+_STATES_OF_128 = {**_STATES, "ssm.inner_size": 128}
+_MAMBA_2 = {
+    "ssm_in": (292, 64), "ssm_conv1d": (160, 4), "ssm_conv1d.bias": (160,), "ssm_dt": (4,),
+    "ssm_a": (4, 1), "ssm_d": (4, 1), "ssm_norm": (2, 64), "ssm_out": (64, 128),
+}  # fmt: skip
 _LAYER_INPUTS = {
     "attention.sliding_window": 3, "embedding_length_per_layer_input": 8,
     "final_logit_softcapping": 30.0,
@@ -293,6 +324,20 @@ UNDEFINED = {
             f"{number}.ffn_{part}": dims for number in (0, 2)
             for part, dims in {"gate": (96, 64), "up": (96, 64), "down": (64, 96)}.items()
         }),
+    "bloom": Shape("bloom", kv_heads=4, tied=True, own={
+            "token_embd_norm.weight/": (64,), "token_embd_norm.bias/": (64,),
+        }),
+    "mpt": Shape("mpt", heads=6, kv_heads=6, width=96, tied=True, metadata={
+            "attention.max_alibi_bias": 8.0, "attention.clamp_kqv": 0.5,
+        }),
+    "refact": Shape("refact", kv_heads=1),
+    "baichuan": Shape("baichuan", kv_heads=4, layers=40, feed=48),
+    "mamba2": Shape("mamba2", layers=2, tied=True, own=_NO_ATTENTION | _MAMBA_2,
+        metadata=_STATES_OF_128 | {"attention.head_count": 0, "feed_forward_length": 0}),
+    "falcon-h1": Shape("falcon-h1", own={
+            part: dims for part, dims in _MAMBA_2.items() if part != "ssm_norm"
+        } | {"ffn_norm": None, "blk.0.ffn_norm/": (64,), "blk.1.ffn_norm/": (64,)},
+        metadata=_STATES_OF_128),
     "minimax-m2": Shape("minimax-m2", experts=6, chosen=3, feed=32, rope_length=8, metadata={
         "expert_gating_func": 2,
     }),
@@ -444,7 +489,6 @@ _NORMED += ("gemma4",)
 KEY, VALUE = 24, 12
 """Features of heads of models whose keys and values follow from rows."""
 
-_QKV = ("attn_q", "attn_k", "attn_v")
 _RECURRENT = ("qwen3next", "qwen35", "qwen35moe")
 POST_NORMED = ("gpt-oss", "glm4moe", "seed_oss", *_RECURRENT)
 """Those whose norm of networks is called post_attention_norm."""
@@ -461,7 +505,7 @@ _BIASED = {
     "falcon": ("attn_norm",),
     "phi2": ("attn_qkv", "attn_output", "ffn_up", "ffn_down", "attn_norm"),
     **dict.fromkeys(
-        ("gpt2", "starcoder", "gptneox"),
+        ("gpt2", "starcoder", "gptneox", "bloom"),
         ("attn_qkv", "attn_output", "ffn_up", "ffn_down", "attn_norm", "ffn_norm"),
     ),
     "seed_oss": _QKV,
@@ -629,6 +673,6 @@ def _recurrent(architecture: str, width: int) -> dict[str, tuple[int, ...]]:
 
 def _whole(part: str) -> str:
     """The name of a tensor."""
-    if part in ("ssm_a", "ssm_d") or part.endswith((".scale", "/")):
+    if part in ("ssm_a", "ssm_d") or part.endswith((".scale", ".bias", "/")):
         return part
     return f"{part}.{'bias' if part in ('exp_probs_b', 'ssm_dt') else 'weight'}"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 
-from ingot.compiler.frontends.checkpoint.configuration import read_config
+from ingot.compiler.frontends.checkpoint.configuration import read_config, text_config
+from ingot.compiler.frontends.checkpoint.of_layers import factors_of
 from ingot.compiler.frontends.checkpoint.quantised import tensors_of
 from ingot.compiler.frontends.checkpoint.weights import CheckpointWeights, Renamed
 from ingot.compiler.frontends.gguf import Layout, build_model
@@ -49,6 +50,7 @@ def import_checkpoint(
     configuration = read_config(folder)
     renamed = Renamed(folder, tensors, configuration)
     made = CheckpointWeights(renamed, weights)
+    made.factors = factors_of(text_config(folder), configuration.recurrence)
     made.adapters = open_adapters(lora)
     producer = f"checkpoint {configuration.name}"
     layout = Layout(capacity, cache, verify, sequences, cache_tokens, sketch)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import isfinite, log, prod
 from typing import Any
 
-from ingot.compiler.frontends.checkpoint.of_layers import read_layers
+from ingot.compiler.frontends.checkpoint.of_layers import check_factors, read_layers
 from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES, Architecture
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_keys
 from ingot.compiler.frontends.gguf.keys import Keys, shown
@@ -79,6 +79,19 @@ MODEL_TYPES = {
     "falcon": replace(ARCHITECTURES["falcon"], joins_heads=True),
     "opt": replace(ARCHITECTURES["gpt2"], first_position=2),
     "bitnet": ARCHITECTURES["bitnet"],
+    "bloom": replace(ARCHITECTURES["bloom"], joins_heads=True),
+    "mpt": replace(ARCHITECTURES["mpt"], activation="gelu_erf"),
+    "mamba2": ARCHITECTURES["mamba2"],
+    "falcon_h1": ARCHITECTURES["falcon-h1"],
+    "bamba": Architecture(recurrence="mamba"),
+    "cwm": replace(_LLAMA, window_period=-1),
+    "exaone_moe": replace(_LLAMA, gating="sigmoid", window_period=4, rotates_windows_only=True),
+    "flex_olmo": replace(ARCHITECTURES["olmo2"], normalizes_shares=False),
+    "jais2": replace(ARCHITECTURES["nemotron"]),
+    "solar_open": replace(_LLAMA, gating="sigmoid"),
+    "internlm3": _LLAMA,
+    "youtu": _LLAMA,
+    "vaultgemma": replace(ARCHITECTURES["gemma2"], is_less_one=True),
     "hunyuan_v1_dense": ARCHITECTURES["hunyuan-dense"],
     "hunyuan_v1_moe": ARCHITECTURES["hunyuan-moe"],
     "gpt_oss": replace(ARCHITECTURES["gpt-oss"], network_norm="ffn_norm", has_paired_gates=True),
@@ -105,6 +118,9 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "opt": {"layer_norm_eps": 1e-5},
     "falcon": {"multi_query": True, "max_position_embeddings": 2048},
     "gpt_bigcode": {"multi_query": True},
+    "bloom": {"max_position_embeddings": 2048, "activation_function": "gelu_new"},
+    "mpt": {"activation_function": "gelu"},
+    "mamba2": {"max_position_embeddings": 1 << 20, "num_attention_heads": 0},
 }
 """What models have whose config.json leaves it out."""
 
@@ -112,6 +128,8 @@ _WITHOUT: dict[str, tuple[str, ...]] = {
     "stablelm": ("use_parallel_residual", "qk_layernorm"),
     "cohere": ("use_qk_norm",),
     "falcon": ("alibi",),
+    "bloom": ("apply_residual_connection_post_layernorm",),
+    "falcon_h1": ("attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias"),
     "gpt2": ("scale_attn_by_inverse_layer_idx",),
 }
 """What a model may have that cannot be compiled."""
@@ -180,10 +198,10 @@ _OTHER_NAMES = {
     "attention.layer_norm_epsilon": (
         *("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon", "norm_eps"),
     ),
-    "block_count": ("num_hidden_layers", "n_layer"),
-    "embedding_length": ("hidden_size", "n_embd"),
-    "context_length": ("max_position_embeddings", "n_positions"),
-    "attention.head_count": ("num_attention_heads", "n_head"),
+    "block_count": ("num_hidden_layers", "n_layer", "n_layers"),
+    "embedding_length": ("hidden_size", "n_embd", "d_model"),
+    "context_length": ("max_position_embeddings", "n_positions", "max_seq_len"),
+    "attention.head_count": ("num_attention_heads", "n_head", "n_heads"),
     "attention.head_count_kv": ("num_key_value_heads", "num_kv_heads"),
     "use_parallel_residual": ("use_parallel_residual", "parallel_attn"),
 }
@@ -201,9 +219,17 @@ _NEMOTRON = {
     "ssm.group_count": "n_groups",
     "ssm.state_size": "ssm_state_size",
 }
+_MAMBA_ALONE = {
+    "ssm.conv_kernel": "conv_kernel",
+    "ssm.time_step_rank": "num_heads",
+    "ssm.group_count": "n_groups",
+    "ssm.state_size": "state_size",
+}
 _INNER = (
+    ("mamba_d_ssm", ""),
     ("linear_num_value_heads", "linear_value_head_dim"),
     ("mamba_num_heads", "mamba_head_dim"),
+    ("expand", "hidden_size"),
     ("mamba_expand", "hidden_size"),
 )
 """Keys whose product is the length of what a state gives, where there is the first one."""
@@ -267,8 +293,8 @@ def read_config(folder: Checkpoint) -> Configuration:
     if keys.has("attention.kv_lora_rank"):
         _read_latent(config, flat, keys)
     if architecture.recurrence:
-        factors = next((pair for pair in _INNER if pair[0] in config), _INNER[-1])
-        flat["ssm.inner_size"] = prod(keys.size(each) for each in factors)
+        given = (pair for pair in _INNER if config.get(pair[0]) is not None)
+        flat["ssm.inner_size"] = prod(keys.size(x) for x in next(given, _INNER[-1]) if x)
         _check_states(config, architecture, keys)
     types = kinds = convolved = networks = None
     if keys.has("shortconv.l_cache") or architecture.recurrence:
@@ -302,13 +328,15 @@ def _names_of(name: str, config: Mapping[str, Any]) -> dict[str, str]:
     """What this model's config.json calls keys."""
     names = _NAMES | (_MAMBA if MODEL_TYPES[name].recurrence == "mamba" else {})
     if MODEL_TYPES[name].has_single_parts:
-        names |= _NEMOTRON
+        names |= _MAMBA_ALONE if name == "mamba2" else _NEMOTRON
     for key, others in _OTHER_NAMES.items():
         names[key] = next((each for each in others if each in config), others[0])
     if "attn_temperature_tuning" in config:
         names["attention.unit_heads"] = "use_qk_norm"
         names["attention.temperature_scale"] = "attn_scale"
         names["attention.temperature_length"] = "floor_scale"
+    if name == "falcon_h1":
+        names["logit_scale"] = "lm_head_multiplier"
     if name.startswith("granite"):
         names["logit_scale"] = "logits_scaling"
     return names
@@ -321,6 +349,10 @@ def _check_states(config: Mapping[str, Any], architecture: Architecture, keys: K
         given = config.get("mamba_hidden_act", "silu")
     if given not in ("silu", "swish"):
         keys.problems.append(f"the activation in layers with a state is {shown(given)}, not silu")
+    if "ssm_multipliers" in config:
+        check_factors(config, keys)
+    if config.get("mamba_rms_norm") and config.get("mamba_norm_before_gate", True):
+        keys.problems.append("the key 'mamba_norm_before_gate' is true, which is not supported")
     if limit is None:
         return
     is_list = isinstance(limit, list) and len(limit) == 2 and limit[0] == 0
@@ -404,6 +436,11 @@ def _architecture(name: str, config: Mapping[str, Any], keys: Keys) -> Architect
 def _kinds(config: Mapping[str, Any], keys: Keys, architecture: Architecture) -> list[str] | None:
     """What each layer is; None: that follows from a period."""
     types = config.get("layer_types", config.get("layers_block_type"))
+    if architecture.has_both or keys.prefix == "mamba2":
+        return ["linear_attention"] * keys.size("block_count")
+    if types is None and isinstance(config.get("attn_layer_indices"), list):
+        own, count = config["attn_layer_indices"], keys.size("block_count")
+        types = ["attention" if layer in own else "mamba" for layer in range(count)]
     kinds: tuple[str, ...] = ("linear_attention",) if architecture.recurrence else ("conv",)
     if architecture.has_single_parts:
         kinds += _NETWORKS

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ingot.compiler.frontends.gguf.configuration import Recurrence
 from ingot.compiler.frontends.gguf.keys import GREATEST, Keys, shown
 
-__all__ = ["read_layers"]
+__all__ = ["check_factors", "factors_of", "read_layers"]
 
 _WINDOW = "sliding_attention"
 
@@ -24,6 +25,9 @@ def read_layers(config: Mapping[str, Any], flat: dict[str, Any], keys: Keys) -> 
         type(each) is int and 0 < each <= GREATEST for each in feeds
     ):
         flat["intermediate_size"] = np.array(feeds, np.int64)
+    attention = config.get("attn_config")
+    if isinstance(attention, dict):
+        _read_mpt(attention, flat, keys)
     if config.get("activation_sparsity_pattern") is not None:
         _read_thresholds(config["activation_sparsity_pattern"], flat, keys)
 
@@ -54,6 +58,51 @@ def _read_heads(config: Mapping[str, Any], flat: dict[str, Any], keys: Keys) -> 
     counts = [usual if kind == _WINDOW or count is None else count for kind in types]
     if all(type(each) is int and 0 < each <= GREATEST for each in counts):
         flat["num_key_value_heads"] = np.array(counts)
+
+
+def _read_mpt(attention: Mapping[str, Any], flat: dict[str, Any], keys: Keys) -> None:
+    """Keys of attention that stand together."""
+    if attention.get("alibi") is not True or attention.get("qk_ln") or attention.get("prefix_lm"):
+        keys.problems.append(
+            f"attn_config is {shown(attention)}, expected alibi without qk_ln and prefix_lm"
+        )
+    given = {"clip_qkv": "clip_qkv", "softmax_scale": "attention_multiplier"}
+    flat |= {name: attention[key] for key, name in given.items() if attention.get(key)}
+    if attention.get("alibi_bias_max") is not None:
+        flat["attention.max_alibi_bias"] = attention["alibi_bias_max"]
+
+
+def factors_of(config: Mapping[str, Any], r: Recurrence | None) -> dict[str, Any]:
+    """By what products of a layer are multiplied, numbers or one for each column."""
+    if r is None or "ssm_multipliers" not in config:
+        return {}
+    into, out = (config.get(f"attention_{each}_multiplier", 1.0) for each in ("in", "out"))
+    key, parts = config.get("key_multiplier", 1.0), config["ssm_multipliers"]
+    gate, down = config.get("mlp_multipliers", (1.0, 1.0))
+    inner, keys = r.value_heads * r.value_length, r.key_heads * r.key_length
+    columns = np.repeat(parts, (inner, inner, keys, keys, r.value_heads))
+    return {
+        "attn_q": into, "attn_k": into * key, "attn_v": into, "attn_output": out,
+        "ffn_gate": gate, "ffn_down": down, "ssm_out": config.get("ssm_out_multiplier", 1.0),
+        "ssm_in": (columns * config.get("ssm_in_multiplier", 1.0)).astype(np.float32),
+    }  # fmt: skip
+
+
+def check_factors(config: Mapping[str, Any], keys: Keys) -> None:
+    """They are numbers, as many as there are parts."""
+    names = ("attention_in", "attention_out", "key", "ssm_in", "ssm_out", "mlp", "ssm")
+    for name in names:
+        key, count = f"{name}_multiplier", {"mlp": 2, "ssm": 5}.get(name)
+        given = config.get(key if count is None else f"{key}s")
+        listed = given if isinstance(given, list) else [given]
+        is_list = len(listed) == (count or 1) and all(map(_is_number, listed))
+        if given is not None and not is_list:
+            problem = f"the key '{key}' is {shown(given)}, expected {count or 1} numbers"
+            keys.problems.append(problem)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float)) and abs(x) < 1e30
 
 
 def _read_thresholds(given: Any, flat: dict[str, Any], keys: Keys) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from ingot.compiler.frontends.checkpoint.configuration import text_config
 from ingot.compiler.frontends.checkpoint.quantised import CodedTensor, is_unused
 from ingot.compiler.frontends.gguf.configuration import Configuration
-from ingot.compiler.frontends.gguf.pieces import over_rows
+from ingot.compiler.frontends.gguf.pieces import over_rows, times
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
@@ -18,7 +19,7 @@ from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import GgufTensor
 from ingot.hal.spec import dtype
-from ingot.hal.tensor_names import BARE, LAYER, OF_LAYER, WHOLE, plain_name
+from ingot.hal.tensor_names import BARE, LAYER, OF_LAYER, WHOLE, kind_of, plain_name
 
 __all__ = ["CheckpointWeights", "Renamed"]
 
@@ -34,7 +35,7 @@ _NORMS_OF_GLM = {"post_self_attn_layernorm": "post_attention_norm"}
 _NORMS_OF_GLM |= {"post_mlp_layernorm": "post_ffw_norm"}
 _OTHERWISE = {
     **dict.fromkeys(("gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4"), _NORMS_BEHIND),
-    **dict.fromkeys(("gemma3n_text", "gemma4_text"), _NORMS_BEHIND),
+    **dict.fromkeys(("flex_olmo", "gemma3n_text", "gemma4_text", "vaultgemma"), _NORMS_BEHIND),
     "glm4": _NORMS_OF_GLM,
 }
 """What models have otherwise."""
@@ -109,9 +110,18 @@ class CheckpointWeights(Weights):
 
     def __init__(self, file: Renamed, codes: str | None) -> None:
         super().__init__(file)
+        self.factors: Mapping[str, Any] = {}  # of products of layers, by their kinds
         self.is_less_one, self.codes = file.is_less_one, codes
         self.has_columns = file.has_columns  # of experts, where others have rows
         self.lies_in_columns = file.lies_in_columns  # all products
+
+    def linear(self, x: Value, name: str, length: int, heads: tuple[int, int] = (1, 0)) -> Value:
+        y, factor = super().linear(x, name, length, heads), self.factors.get(kind_of(name), 1.0)
+        if isinstance(factor, np.ndarray):
+            factors = self.builder.constant(factor)
+            wide = self.builder.broadcast_to(factors, tensor_type(y).shape)
+            return self.builder.value("mul", y, wide)
+        return y if factor == 1 else times(y, factor, self.builder)
 
     def rows(self, name: str) -> int:
         tensor = self.file.tensors.get(name)

@@ -182,7 +182,7 @@ class _Importer:
         }
         self.caches = {
             f"cache.{layer}.{part}": TensorType(
-                dtype(cache), (heads, rows[configuration.has_window(layer)], length)
+                dtype(cache), (heads, rows[configuration.is_local(layer, part)], length)
             )
             for layer in range(configuration.layers)
             for part, (heads, length) in configuration.cached(layer).items()

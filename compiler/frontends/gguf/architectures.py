@@ -52,6 +52,8 @@ class Architecture:
     temperature_scale: float = 0.0  # by how much
     temperature_length: int = 0  # in how many positions by a step; 0: in the original ones
     weighs_inputs: bool = False  # shares multiply what experts read, not what they give
+    sloped_layers: int = 0  # a model of so many has slopes (ALiBi) and no rotations; -1: of any
+    has_both: bool = False  # layers have a state beside attention
     has_experts_in_columns: bool = False  # joined weights of experts lie as [experts, k, length]
 
 
@@ -144,6 +146,12 @@ ARCHITECTURES = {
     "starcoder": replace(_GPT, still_period=1),
     "gptneox": replace(_GPT, is_parallel=True),
     "falcon": replace(_GPT, is_parallel=True, network_norm="attn_norm"),
+    "bloom": replace(_GPT, still_period=1, sloped_layers=-1),
+    "mpt": replace(_GPT, still_period=1, sloped_layers=-1),
+    "refact": Architecture(sloped_layers=-1),
+    "baichuan": Architecture(is_interleaved=True, sloped_layers=40),
+    "mamba2": Architecture(recurrence="mamba", has_single_parts=True),
+    "falcon-h1": Architecture(recurrence="mamba", has_both=True),
     "bitnet": Architecture(),
     "hunyuan-dense": Architecture(turns_first=True),
     "hunyuan-moe": Architecture(turns_first=True),

@@ -26,7 +26,7 @@ def ring_length(c: Configuration, capacity: int) -> int | None:
     """Positions of the caches of layers with windows, in which each token takes the place of the
     one so many before it; None where the capacity is no more than that."""
     length = c.window + SLACK
-    return length if any(c.windows) and length < capacity else None
+    return length if any((*c.windows, *c.convolved)) and length < capacity else None
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ class Cache:
     def before(self, x: Value, layer: int) -> list[Value]:
         """x[count, length] of a convolution is put into the cache; what it is of the tokens one,
         two, ... places before each, [count, length], zeros where there are none."""
-        place, (count, length) = self._first[layer], tensor_type(x).shape
+        (count, length) = tensor_type(x).shape
+        place = self._first[layer] + list(self.c.cached(layer)).index("rows")
         x = self.local.b.value("reshape", x, shape=(count, 1, length))
         self.caches[place], pages = self.local.put(self.caches[place], x)
         return [self.local.before(pages, distance) for distance in range(1, self.c.window)]

@@ -15,8 +15,18 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import Gguf
 
-__all__ = ["Configuration", "Groups", "Heads", "Recurrence", "read_configuration", "read_keys"]
+__all__ = [
+    "SLOPED",
+    "Configuration",
+    "Groups",
+    "Heads",
+    "Recurrence",
+    "read_configuration",
+    "read_keys",
+]
 
+SLOPED = 2
+"""Features that keys have beside their own where scores have slopes."""
 _MOST_EXPERTS = 128  # of Llama 4; with so many, and only then, heads are not normalized
 _MOST_TAPS = 64  # of a convolution, each with code of its own
 
@@ -114,6 +124,7 @@ class Configuration:
     temperature_length: int  # in how many positions by a step
     thresholds: tuple[float, ...]  # of gates, in deviations above their mean; without any: none
     layer_input: int  # features that a token brings for each layer; 0: none
+    slopes: tuple[float, ...]  # of heads, by which scores grow with the place of a key; or none
     streams: int  # versions of a token's numbers that go through the layers
     swiglu_alpha: float  # of swiglu_oai: what gates are multiplied by under the logistic
     swiglu_limit: float  # and the greatest magnitude in front of it
@@ -128,10 +139,13 @@ class Configuration:
         """What the cache holds of a layer: heads and their features by a name of it."""
         if self.networks[layer] or self.sources[layer] != layer:
             return {}
+        heads, rows = self.attention[layer], dict[str, tuple[int, int]]()
         if self.convolved[layer]:
-            return {"rows": (1, self.recurrence.rows if self.recurrence else self.width)}
-        heads = self.attention[layer]
-        return {"k": (heads.count, heads.key_length), "v": (heads.count, heads.value_length)}
+            rows = {"rows": (1, self.recurrence.rows if self.recurrence else self.width)}
+            if not self.architecture.has_both:
+                return rows
+        length = heads.key_length + (SLOPED if self.slopes else 0)
+        return {"k": (heads.count, length), "v": (heads.count, heads.value_length), **rows}
 
     @property
     def unused(self) -> Sequence[str]:
@@ -148,6 +162,10 @@ class Configuration:
     def has_window(self, layer: int) -> bool:
         """Whether a layer attends to the last positions only."""
         return self.windows[layer]
+
+    def is_local(self, layer: int, part: str) -> bool:
+        """Whether a cache of it holds the last positions only."""
+        return part == "rows" or self.windows[layer]
 
 
 def read_configuration(file: Gguf) -> Configuration:
@@ -218,6 +236,8 @@ def _kinds(
     if convolved is None and architecture.recurrence.startswith("delta"):
         period = keys.size("full_attention_interval", 4)
         convolved = [(layer + 1) % period > 0 for layer in range(layers)]
+    elif architecture.has_both or (architecture.recurrence and _has_states_only(keys)):
+        convolved = [True] * layers
     elif convolved is None:
         convolved = [each == 0 for each in _kv_heads(keys, layers)]
     if networks is None:
@@ -225,9 +245,9 @@ def _kinds(
         networks = [is_left and feed > 0 for is_left, feed in zip(convolved, feeds, strict=True)]
     convolved = [each and not n for each, n in zip(convolved, networks, strict=True)]
     if any(keys.size(key, 0) for key in _TAPS):
-        windows = tuple(convolved)
+        windows = (False,) * layers if architecture.has_both else tuple(convolved)
         is_still = architecture.still_period == 1
-        rotated = rotated or [not (each or is_still) for each in convolved]
+        rotated = rotated or [not (each or is_still) for each in windows]
     else:
         window = keys.size("attention.sliding_window", 0)
         windows = tuple(window > 0 and each for each in layer_types)
@@ -237,9 +257,28 @@ def _kinds(
             (is_local or not only) and (not still or (layer + 1) % still > 0)
             for layer, is_local in enumerate(windows)
         ]
+    if architecture.sloped_layers in (-1, layers):
+        rotated = [False] * layers
     if architecture.tells_rotation and not keys.flag("rope.scaling.finetuned", True):
         rotated = [False] * layers
     return windows, tuple(rotated), tuple(convolved), tuple(networks)
+
+
+def _has_states_only(keys: Keys) -> bool:
+    heads = keys.value("attention.head_count", None)
+    return type(heads) is int and heads == 0
+
+
+def _slopes(keys: Keys, architecture: Architecture, heads: int, layers: int) -> tuple[float, ...]:
+    """Powers of two, for heads that are no power of two with those between (ALiBi)."""
+    if architecture.sloped_layers not in (-1, layers):
+        return ()
+    greatest = keys.number("attention.max_alibi_bias", 8.0)
+    whole = 1 << (heads - 1).bit_length()
+    powers = 2.0 ** (-greatest / whole * np.arange(1, whole + 1))
+    if whole != heads:
+        powers = np.concatenate([powers[1::2], powers[::2]])[:heads]
+    return tuple(powers.tolist())
 
 
 _GATINGS = {1: "softmax", 2: "sigmoid"}
@@ -375,7 +414,8 @@ class _Attention:
 def _attention(
     keys: Keys, architecture: Architecture, windows: Sequence[bool], width: int, context: int
 ) -> _Attention:
-    heads, layers = keys.size("attention.head_count"), len(windows)
+    layers, has_none = len(windows), architecture.recurrence and _has_states_only(keys)
+    heads = 1 if has_none else keys.size("attention.head_count")
     if width % heads and not keys.has("attention.key_length"):
         keys.problems.append(f"{heads} heads do not divide the width of {width}")
     rank = keys.size("attention.kv_lora_rank", 0)
@@ -395,7 +435,11 @@ def _attention(
         local_lengths = (key_length, value_length)
         scale = latent.key_length**-0.5 * rope.magnitude**2
     scale = keys.number("attention.scale", 1.0 if architecture.is_unscaled else scale)
-    counts = [1] * layers if rank else [heads if n < 0 else n for n in _kv_heads(keys, layers)]
+    counts = (
+        [1] * layers
+        if rank or has_none
+        else [heads if n < 0 else n for n in _kv_heads(keys, layers)]
+    )
     for count in {*counts} - {0}:
         if heads % count:
             keys.problems.append(f"{count} heads of keys do not divide {heads} heads of queries")
@@ -530,6 +574,7 @@ def _read(
         **_factors(keys, architecture, width, attention.rope.original),
         thresholds=_thresholds(keys, len(windows)),
         **_inputs(keys),
+        slopes=_slopes(keys, architecture, attention.heads, len(windows)),
         rope=attention.rope,
         local_rope=attention.local_rope,
         unit_heads=keys.flag("attention.unit_heads", has_units),

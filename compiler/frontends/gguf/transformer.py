@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from ingot.compiler.frontends.gguf.cache import Cache
-from ingot.compiler.frontends.gguf.configuration import Configuration
+from ingot.compiler.frontends.gguf.configuration import SLOPED, Configuration
 from ingot.compiler.frontends.gguf.feed_forward import feed_forward, mixture
 from ingot.compiler.frontends.gguf.latent import LatentAttention
 from ingot.compiler.frontends.gguf.layer_inputs import LayerInputs
@@ -48,17 +48,23 @@ class Transformer:
         self.turns = {local: self._turns(local) for local in self._kinds()}
         self.warmth = self._warmth() if self.c.temperature_scale else None
         x = self._scaled(self.weights.embedding(ids, self.c.width), self.c.embedding_scale)
+        if "output_norm.weight" in self.weights and self._has_first_norm:
+            x = self._norm(x, "token_embd_norm")
         if "position_embd.weight" in self.weights:
             x = self.b.value("add", x, self._placed())
         if self.c.layer_input:
             self.inputs = LayerInputs(self.c, self.weights, self._norm, ids, x)
         x = self._through_layers(x, rows)
         with self.b.at("output"):
-            is_lfm = "token_embd_norm.weight" in self.weights
+            is_lfm = "output_norm.weight" not in self.weights and self._has_first_norm
             norm = "token_embd_norm" if is_lfm else "output_norm"
             x = self.weights.output(self._norm(x, norm))
             x = self._scaled(x, self.c.logit_scale)
             return capped(x, self.c.logit_cap, self.b)
+
+    @property
+    def _has_first_norm(self) -> bool:
+        return "token_embd_norm.weight" in self.weights
 
     def _through_layers(self, x: Value, rows: Dim | Value) -> Value:
         """What the layers make of x[count, width], of the tokens behind which logits are asked."""
@@ -99,6 +105,8 @@ class Transformer:
             if self.c.convolved[layer]:
                 mix = self._recurrent if self.c.recurrence else self._convolution
             y = mix(normed, layer)
+            if architecture.has_both:
+                y = self.b.value("add", y, self._attention(normed, layer))
         if architecture.has_single_parts:
             return self.b.value("add", x, y)
         front, before = f"{name}.{architecture.network_norm}", x
@@ -161,7 +169,8 @@ class Transformer:
         y = self._bare_norm(x)
         if self.c.architecture.has_bare_norms:
             return y
-        weight = b.broadcast_to(self.weights.vector(f"{name}.weight", length), shape)
+        tensor = name if name in self.weights else f"{name}.weight"  # so in files of falcon-h1
+        weight = b.broadcast_to(self.weights.vector(tensor, length), shape)
         y = b.value("mul", y, weight)
         if f"{name}.bias" not in self.weights:
             return y
@@ -255,12 +264,19 @@ class Transformer:
                 "broadcast", self.warmth, shape=tensor_type(q).shape, dimensions=(0,)
             )
             q = self._product(q, warmth)
+        if c.slopes:
+            slopes = np.repeat(np.array(c.slopes, np.float32)[:, None] / c.scale, SLOPED, axis=1)
+            shape = (self.count, c.heads, SLOPED)
+            steep = self.b.broadcast_to(self.b.constant(slopes.astype(np.float32)), shape)
+            q = self.b.value("concatenate", q, steep, axis=2)
         sinks = f"{name}.attn_sinks.weight"
         given = self.weights.vector(sinks, c.heads) if sinks in self.weights else None
         if source == layer:
             k, v = own
             k = self._heads(k, heads.count, heads.key_length, f"{name}.attn_k_norm", layer)
             v = self._reshaped(self._limited(v), self.count, heads.count, heads.value_length)
+            if c.slopes:
+                k = self.b.value("concatenate", k, self._places(heads.count), axis=2)
             v = self._bare_norm(v) if c.architecture.has_bare_values else v
             y = self.cache.attend(q, k, v, layer, given)
         else:
@@ -385,6 +401,17 @@ class Transformer:
     def _positions(self) -> Value:
         """Of the tokens in their texts, f32[count]."""
         return self.b.value("convert", self.cache.positions, dtype=F32)
+
+    def _places(self, heads: int) -> Value:
+        """Features of keys that tell their position, f32[count, heads, 2]: the remainder by 256 and
+        the rest, which a cache of f16 holds exactly, too."""
+        b, positions = self.b, self._positions()
+        fine = b.value("rem", positions, b.full(256.0, F32, (self.count,)))
+        parts = [
+            b.value("broadcast", x, shape=(self.count, heads, 1), dimensions=(0,))
+            for x in (fine, b.value("sub", positions, fine))
+        ]
+        return b.value("concatenate", *parts, axis=2)
 
     def _warmth(self) -> Value:
         """Factors of queries, f32[count]: 1 + scale * log(1 + position / length), of whole

@@ -6,6 +6,7 @@ the compiler can, and variants are built side by side. Equal kernels are compile
 cached by their source, the headers, the flags and the compiler's version. Of many kernels, those
 without products in tiles, or in words, are one object for all variants that differ in instructions
 for these, and those without vectors, and the checks of contracts, are one for all of a machine.
+Products with weights of f32 are files of their own: a compiler may take less time for these.
 Kernels that are sure to have a file of their own are compiled while others are made. The same
 source and compiler give the same bytes, whatever the number of cores.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import tempfile
@@ -151,7 +153,7 @@ class Build:
         self._stack = stack
         self._printed: dict[Kernel, _Texts] = {}
         self._running: tuple[ThreadPoolExecutor, Path] | None = None
-        self._levels: dict[tuple[Variant, int], dict[str, PrintedKernel]] = {}
+        self._kinds: dict[tuple[Variant, int], dict[str, PrintedKernel]] = {}
         self._begun: dict[str, tuple[Path, Future[None] | None]] = {}  # objects by their keys
 
     def begin(self, variant: Variant, kernel: Kernel) -> None:
@@ -160,16 +162,16 @@ class Build:
         if _without_objects.get():
             return
         name, function, _, _ = _texts(kernel, self._printed)
-        level = self._levels.setdefault((variant, _level(function)), {})
-        if name in level or isinstance(function, OwnPrinted):
+        kind = self._kinds.setdefault((variant, _kind(function)), {})
+        if name in kind or isinstance(function, OwnPrinted):
             return
-        level[name] = function
-        length = sum(len(each.text) for each in level.values())
+        kind[name] = function
+        length = sum(len(each.text) for each in kind.values())
         if length <= GROUP_LENGTH:
             return
-        # those from before, when this one makes the level long
+        # those from before, when this one makes the kind long
         is_first = length - len(function.text) <= GROUP_LENGTH
-        for each in level.values() if is_first else [function]:
+        for each in kind.values() if is_first else [function]:
             if len(each.text) > GROUP_LENGTH // 2:
                 with _telling():
                     path = self.folder() / "kernels_0.c"
@@ -228,9 +230,12 @@ class Build:
     ) -> tuple[Path, Future[None] | None]:
         """Where one of several files is an object, when the future has its result; it is compiled
         as `path` unless the same was before."""
-        variant = variant.levels[file.level]
-        is_hot = file.count > 0  # else it has checks and the table, which -O3 does not shorten
-        flags = ["-c"] if is_hot else ["-c", "-O1"]
+        flags = ["-c"]
+        if file.count == 0:
+            flags.append("-O1")  # checks and the table, which -O3 does not shorten
+        elif file.kind == 3:
+            flags += compiler.flags_of_products(variant)
+        variant = variant.levels[_LEVELS[file.kind]]
         key = _key(compiler, variant, [*flags, file.text])
         if key not in self._begun:
             path.write_text(file.text, encoding="utf-8")
@@ -370,13 +375,20 @@ def _key(compiler: Compiler, variant: Variant, texts: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _File:
-    """A C file, how many kernels are in it, and its level: 0 if they need all instructions of a
-    variant, 1 without those for tiles, 2 without those for products in words, 3 without those for
-    vectors."""
+    """A C file, how many kernels are in it, and their kind: 0 if they need all instructions of a
+    variant, 1 without those for tiles, 2 without those for products in words, 3 if they multiply
+    with packed weights of f32, 4 without vectors."""
 
     text: str
     count: int
-    level: int
+    kind: int
+
+
+_LEVELS = (0, 1, 2, 2, 3)
+"""Of a variant, by kind."""
+
+_LOOPS = re.compile("(i8|u8|i16|u16|f16|bf16)x|code$|gather$")
+"""Parts that are shorter with -O3: vectors of narrow elements, and what goes lane by lane."""
 
 
 _Texts = tuple[str, PrintedKernel, str, str]
@@ -408,11 +420,11 @@ def kernel_files(
         parts += [f"{text[: text.index(' {')]};" for text in checks.values()]
         shared = _shared({name: len(text) for name, text in checks.items()})
         texts = ("\n".join([_CHECKED, *(checks[name] for name in each)]) for each in shared)
-        files += [_File(text, 0, 3) for text in texts]
+        files += [_File(text, 0, 4) for text in texts]
     files.sort(key=lambda file: (-len(file.text), file.text))
     table = "\n".join([*parts, _table(rows, query)])
     if not is_one:
-        return [*files, _File(c_printer.print_source([]) + table, 0, 3)]
+        return [*files, _File(c_printer.print_source([]) + table, 0, 4)]
     # a file of its own would take a third of a small build
     text = files[0].text if files else c_printer.print_source([])
     return [_File(text + table, len(functions), 0)]
@@ -429,7 +441,7 @@ def _texts(kernel: Kernel, printed: dict[Kernel, _Texts], prefix: str = "kernel"
 
 
 def _file(kernels: Sequence[PrintedKernel]) -> _File:
-    return _File(c_printer.print_source(kernels), len(kernels), min(map(_level, kernels)))
+    return _File(c_printer.print_source(kernels), len(kernels), min(map(_kind, kernels)))
 
 
 def _named(prefix: str, text: str) -> tuple[str, str]:
@@ -438,27 +450,32 @@ def _named(prefix: str, text: str) -> tuple[str, str]:
     return name, text.replace(_NAME, name)
 
 
-def _level(kernel: PrintedKernel) -> int:
+def _kind(kernel: PrintedKernel) -> int:
     if "tiles" in kernel.parts:
         return 0
     if not kernel.parts.isdisjoint(("dot2", "dot4", "half2")):
         return 1
-    return 2 if kernel.headers or isinstance(kernel, OwnPrinted) else 3
+    if isinstance(kernel, OwnPrinted):
+        return 2
+    if not kernel.headers:
+        return 4
+    asks = {"f32", "prefetch"} <= kernel.parts  # for the next of its weights
+    return 3 if asks and not any(map(_LOOPS.match, kernel.parts)) else 2
 
 
 def _groups(functions: Mapping[str, PrintedKernel]) -> list[list[str]]:
-    """The names of the functions that share a file: of one level, where there is much of it."""
+    """The names of the functions that share a file: of one kind, where there is much of it."""
     own = [[name] for name, each in functions.items() if isinstance(each, OwnPrinted)]
-    levels: list[dict[str, int]] = [{}, {}, {}, {}]
+    kinds: list[dict[str, int]] = [{}, {}, {}, {}, {}]
     for name, each in functions.items():
         if not isinstance(each, OwnPrinted):
-            levels[_level(each)][name] = len(each.text)
-    lengths = [sum(level.values()) for level in levels]
+            kinds[_kind(each)][name] = len(each.text)
+    lengths = [sum(kind.values()) for kind in kinds]
     if sum(lengths) <= GROUP_LENGTH:
-        levels = [{name: length for level in levels for name, length in level.items()}]
-    elif lengths[3] < GROUP_LENGTH // 8:
-        levels = [*levels[:2], {**levels[2], **levels[3]}]
-    return [*own, *(each for level in levels for each in _shared(level))]
+        kinds = [{name: length for kind in kinds for name, length in kind.items()}]
+    elif lengths[4] < GROUP_LENGTH // 8:
+        kinds = [*kinds[:2], {**kinds[2], **kinds[4]}, kinds[3]]
+    return [*own, *(each for kind in kinds for each in _shared(kind))]
 
 
 def _shared(lengths: Mapping[str, int]) -> list[list[str]]:

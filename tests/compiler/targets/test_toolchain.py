@@ -144,6 +144,34 @@ def test_code_without_vectors_is_compiled_once_for_all_variants(
     assert sum("-O1" in each for each in commands) == 2 + 1
 
 
+@pytest.mark.parametrize(("compiler", "expected"), [("gcc", ["f32"]), ("clang", [])])
+def test_products_with_weights_of_f32_are_compiled_in_less_time(
+    compiler: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short: list[str] = []
+
+    def run(command: list[str], folder: Path) -> None:
+        made = folder / command[command.index("-o") + 1]
+        made.touch()
+        text = made.with_suffix(".c").read_text() if "-O1" in command else ""
+        short.extend(re.findall(r"(\w+)_memory \* v\d+ = dispatch->bindings\[1\]", text))
+
+    given = kernels()
+    for name, shape in (("f32", "900,16,1"), ("bf16", "450,16,2")):
+        product = entry(
+            [f"{name}[64,900]", f"{name}[8,{shape}]"],
+            lambda b, x, w: b.op("dot_packed", x, w, n=128, dtype=dtype("f32")),
+        )
+        product.name = f"entry_{name}"
+        given.append(lower_contraction(product, VARIANTS["x86-64-v3"].target))
+    monkeypatch.setenv("CC", compiler)
+    monkeypatch.setattr(toolchain, "run", run)
+    monkeypatch.setattr(toolchain, "read_object", lambda path, *_, **__: path.read_bytes())
+    monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
+    toolchain.build_executable({VARIANTS["x86-64-v3"]: given}, Cache(None))
+    assert short == expected
+
+
 def test_a_changed_kernel_is_compiled_alone_and_gives_the_bytes_of_a_new_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

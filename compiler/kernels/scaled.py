@@ -394,8 +394,8 @@ class _InTiles(_Scaled):
             start = b.min(loop.index, b.sub(rows, TILE))
             live = b.min(b.sub(rows, loop.index), TILE)
             with b.for_(0, width) as inner:
-                sums = self._sums(b.add(row, start), inner.index, wide)
                 place = b.add(row, loop.index), b.add(panel, inner.index)
+                sums = self._sums(b.add(row, start), place[1], inner.index, wide)
                 self.tiles.finish(sums, (live, 1), place, b.sub(loop.index, start))
 
     def _store_bytes(
@@ -405,14 +405,15 @@ class _InTiles(_Scaled):
         at = b.add(b.mul(line, PANEL), vector * self._bytes_length(1) // BYTES_OF_WORD)
         b.store(memory, at, _signed(b, codes, self.coding.middle))
 
-    def _sums(self, row: Index, panel: Index, wide: TileShape) -> Value:
-        """The sums of a tile of whole rows, in scratch, for a panel of the workgroup."""
+    def _sums(self, row: Index, panel: Index, own: Index, wide: TileShape) -> Value:
+        """The sums of a tile of whole rows, in scratch, for a panel, which is number `own` of the
+        workgroup's."""
         b, coding, tile = self.b, self.coding, self.schedule.tile
         rows = [b.add(row, i) for i in range(TILE)]
 
         def reader(first: int) -> _Reader:
             read = self._reader(first, wide)
-            return lambda group, _: read(group, panel)
+            return lambda group, _: read(group, own)
 
         start = zero_tile(b, F32, tile)
         if self.minima is not None:
@@ -423,7 +424,7 @@ class _InTiles(_Scaled):
             group = loop.index
             at = b.mul(group, words)
             left = TileSide(b.binding(self.a, I32), b.add(b.mul(row, pitch), at), pitch)
-            place = b.add(b.mul(panel, length), b.mul(at, PANEL))
+            place = b.add(b.mul(own, length), b.mul(at, PANEL))
             right = TileSide(b.scratch(0, I32), place, length)
             sums = self.tiles.multiply(left, right, (TILE, 1))
             parts = [b.load(sums, each * PANEL, PANEL) for each in range(TILE)]

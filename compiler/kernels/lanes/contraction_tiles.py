@@ -43,11 +43,9 @@ __all__ = ["TiledSchedule", "in_tiles"]
 MOST_ROWS, MOST_PANELS = 256, 32
 """Rows and panels of a workgroup, at most: its rows stay in L2 while it goes through the panels."""
 
-
 SHORT_WEIGHT = 128 << 10
 """Bytes of a weight all of which 32 rows meet, so that whole lines of the result are written, and
 of what is added to it read, one after another: 3136 x 64 x 256 takes 316 us so, else 368."""
-
 
 MOST_PACKED_ROWS = 1024
 """Rows of a workgroup that makes panels of its right side."""
@@ -208,7 +206,7 @@ class _Activations(_Tiled):
 
     def _share(self, words: int) -> TiledSchedule:
         """No panels: not even a block's fit scratch."""
-        left = MOST_SCRATCH - SCRATCH - (ROWS + TILE) * self.pitch * BYTES_OF_WORD
+        left = max(0, MOST_SCRATCH - SCRATCH - (ROWS + TILE) * self.pitch * BYTES_OF_WORD)
         most = min(left // (self.depth * PANEL * BYTES_OF_WORD), MOST_PANELS) // WIDTH * WIDTH
         batches = product(self.p.batch)
         wanted = -(-WANTED_WORKGROUPS // max(batches, 1)) if isinstance(batches, int) else 1

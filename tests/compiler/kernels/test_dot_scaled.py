@@ -102,8 +102,9 @@ def test_any_number_of_rows_on_every_variant(
 def test_many_rows_are_multiplied_in_tiles(
     coding: str, group: int, zeros: str, minima: tuple[int, ...]
 ) -> None:
-    """The last tile begins early. The bits are those of products in words."""
-    function = dot(coding, 96, 33, group, zeros=zeros, minima=minima)
+    """The last tile begins early. The bits are those of products in words. Five panels are those
+    of five workgroups, three of one."""
+    function = dot(coding, 96, 70 if zeros else 33, group, zeros=zeros, minima=minima)
     kernel = lower_entry(function, VARIANTS["x86-64-v4-amx"].target)
     assert any(op.name == "loop.dot_tiles" for op in walk(kernel.loops))
     verify_kernel(kernel)

@@ -4,6 +4,7 @@ sums of any other kernel, of bytes to the bit."""
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -205,6 +206,22 @@ def test_two_activations_are_multiplied_in_tiles(place: int) -> None:
         for variant in tile_variants():
             (got,) = run(kernel, [a, b], [np.full(wanted.shape, -1, np.int32)], variant, **symbols)
             np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("depth", [20000, 24000, 1 << 20])
+def test_panels_that_do_not_fit_scratch_are_none_for_tiles(depth: int) -> None:
+    types = [TensorType(dtype("u8"), (40, depth)), TensorType(dtype("i8"), (200, depth))]
+    axes: Any = {"lhs_batch": (), "rhs_batch": (), "lhs_contract": (1,), "rhs_contract": (1,)}
+    function = entry(types, lambda b, *x: b.value("dot_general", *x, dtype=dtype("i32"), **axes))
+    kernel = lower_entry(function, TILES)
+    verify_kernel(kernel)
+    assert not uses_tiles(kernel)
+
+
+def test_a_kernel_has_no_more_scratch_than_a_device_gives() -> None:
+    kernel = lower_entry(product(20, 64, 40), TILES)
+    with pytest.raises(CompileError, match="has 1048577 bytes of scratch, more than 1048576"):
+        verify_kernel(replace(kernel, scratch_length=(1 << 20) + 1))
 
 
 def _any_rows(types: list[TensorType], left: str, build: Any) -> Function:

@@ -324,6 +324,9 @@ UNDEFINED = {
             f"{number}.ffn_{part}": dims for number in (0, 2)
             for part, dims in {"gate": (96, 64), "up": (96, 64), "down": (64, 96)}.items()
         }),
+    "minicpm": Shape("minicpm", metadata={
+        "embedding_scale": 3.0, "residual_scale": 0.3, "logit_scale": 2.0,
+    }),
     "bloom": Shape("bloom", kv_heads=4, tied=True, own={
             "token_embd_norm.weight/": (64,), "token_embd_norm.bias/": (64,),
         }),

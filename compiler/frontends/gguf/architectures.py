@@ -33,6 +33,7 @@ class Architecture:
     is_gated: bool = True  # networks have a gate
     still_period: int = 0  # of so many layers the last is not rotated; 0: all are
     rotates_windows_only: bool = False  # where some layers have windows
+    needs_scales: bool = False  # those of embeddings, of what is added, and of logits
     tells_rotation: bool = False  # rope.scaling.finetuned says whether layers are rotated
     has_plain_windows: bool = False  # layers with windows rotate by the base alone
     divides_logits: bool = False  # by their scale
@@ -146,6 +147,7 @@ ARCHITECTURES = {
     "starcoder": replace(_GPT, still_period=1),
     "gptneox": replace(_GPT, is_parallel=True),
     "falcon": replace(_GPT, is_parallel=True, network_norm="attn_norm"),
+    "minicpm": replace(_GRANITE, tells_rotation=False, needs_scales=True),
     "bloom": replace(_GPT, still_period=1, sloped_layers=-1),
     "mpt": replace(_GPT, still_period=1, sloped_layers=-1),
     "refact": Architecture(sloped_layers=-1),

@@ -496,10 +496,12 @@ def _thresholds(keys: Keys, layers: int) -> tuple[float, ...]:
 def _factors(keys: Keys, architecture: Architecture, width: int, original: int) -> dict[str, Any]:
     """By what numbers are multiplied on their way, and limits of them."""
     embedding_scale = width**0.5 if architecture.scales_embedding else 1.0
-    logit_scale = keys.number("logit_scale", 1.0)
+    is_needed = architecture.needs_scales
+    default = None if is_needed else 1.0
+    logit_scale = keys.number("logit_scale", default)
     return {
-        "embedding_scale": keys.number("embedding_scale", embedding_scale),
-        "residual_scale": keys.number("residual_scale", 1.0),
+        "embedding_scale": keys.number("embedding_scale", None if is_needed else embedding_scale),
+        "residual_scale": keys.number("residual_scale", default),
         "logit_scale": 1 / logit_scale if architecture.divides_logits else logit_scale,
         "temperature_scale": keys.number(
             "attention.temperature_scale", architecture.temperature_scale
@@ -513,7 +515,7 @@ def _factors(keys: Keys, architecture: Architecture, width: int, original: int) 
     }
 
 
-def _inputs(keys: Keys) -> dict[str, int]:
+def _inputs(keys: Keys) -> dict[str, Any]:
     """The features that a token brings for each layer, and its versions, which these correct."""
     key = "altup.num_inputs"
     length, streams = keys.size("embedding_length_per_layer_input", 0), keys.size(key, 1)

@@ -299,3 +299,10 @@ def test_a_damaged_file_is_a_compile_error(tmp_path: Path) -> None:
     write_model(path, Shape(layers=1))
     with pytest.raises(ingot.CompileError, match="capacity is 65, but the model has 64 positions"):
         ingot.compile(path, capacity=65)
+
+
+def test_scales_that_a_model_needs_are_not_guessed(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_model(path, replace(UNDEFINED["minicpm"], metadata={}))
+    with pytest.raises(ingot.CompileError, match=r"the key 'minicpm\.residual_scale' is missing"):
+        import_gguf(path)

@@ -45,7 +45,13 @@ from ingot.compiler.kernels.register_tile import (
     zero_tile,
 )
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
-from ingot.compiler.kernels.tiles import SCRATCH, STORED_ROWS, TileProducts, TileSide, words_at_once
+from ingot.compiler.kernels.tiles import (
+    SCRATCH,
+    STORED_ROWS,
+    TileProducts,
+    TileSide,
+    words_at_once,
+)
 from ingot.compiler.kernels.words import BYTES_OF_WORD
 from ingot.hal.spec import dtype
 
@@ -281,17 +287,26 @@ class _Scaled:
         """What sums begin with: the sums of the groups of rows times minima, less than 0."""
         b, minima = self.b, self.minima
         assert minima is not None
-        a_scales, a_sums = b.binding(self.a_scales, F32), b.binding(self.a_sums, F32)
 
         def left(row: int, group: Index) -> Value:
-            place = b.add(b.mul(rows[row], self.coding.groups), group)
-            return b.op("mul", b.load(a_sums, place), b.load(a_scales, place))
+            return self._row_sum(rows, row, group)
 
         if right is None:
             sums = coded_products(b, minima, panel, tile, left, F32)
         else:
             sums = multiply(b, tile, zero_tile(b, F32, tile), self.coding.groups, left, right)
         return [b.op("neg", each) for each in sums]
+
+    def _row_sum(self, rows: Sequence[Index], row: int, group: Index) -> Value:
+        """The sum of the numbers of a row's group."""
+        b = self.b
+        return self._sum_of_group(b.add(b.mul(rows[row], self.coding.groups), group), 1)
+
+    def _sum_of_group(self, place: Index, lanes: int) -> Value:
+        """The sums of numbers of groups of a row."""
+        b = self.b
+        sums, scales = (b.binding(each, F32) for each in (self.a_sums, self.a_scales))
+        return b.op("mul", b.load(sums, place, lanes), b.load(scales, place, lanes))
 
     def _parts(
         self, rows: Sequence[Index], panel: Index, group: Index, tile: TileShape,
@@ -362,9 +377,10 @@ class _InTiles(_Scaled):
     """Of a target with tiles: a group of many rows is a product of tiles, whose sums are read from
     scratch when they meet scales. Bytes of panels have their signs, in panels of their own."""
 
-    sums_length = SCRATCH + (TILE + STORED_ROWS) * PANEL * F32.bytes
-
     def __init__(self, function: Function, target: TargetInfo, coding: BlockCoding) -> None:
+        self.of_rows = SCRATCH + (TILE + STORED_ROWS) * PANEL * F32.bytes  # where sums of rows are
+        has_minima = minima_of(function, root_of(function)) is not None
+        self.sums_length = self.of_rows + has_minima * TILE * coding.groups * F32.bytes
         super().__init__(function, target, coding)
         words = coding.group // BYTES_OF_WORD
         parts = I8, I8 if coding.middle else U8
@@ -393,6 +409,8 @@ class _InTiles(_Scaled):
         with b.for_(0, rows, TILE) as loop:
             start = b.min(loop.index, b.sub(rows, TILE))
             live = b.min(b.sub(rows, loop.index), TILE)
+            if self.minima is not None:
+                self._store_row_sums(b.mul(b.add(row, start), self.coding.groups))
             with b.for_(0, width) as inner:
                 place = b.add(row, loop.index), b.add(panel, inner.index)
                 sums = self._sums(b.add(row, start), place[1], inner.index, wide)
@@ -404,6 +422,18 @@ class _InTiles(_Scaled):
         b = self.b
         at = b.add(b.mul(line, PANEL), vector * self._bytes_length(1) // BYTES_OF_WORD)
         b.store(memory, at, _signed(b, codes, self.coding.middle))
+
+    def _row_sum(self, rows: Sequence[Index], row: int, group: Index) -> Value:
+        b = self.b
+        known = b.scratch(self.tiles.room + self.of_rows, F32)
+        return b.load(known, b.add(row * self.coding.groups, group))
+
+    def _store_row_sums(self, first: Index) -> None:
+        """Put the sums of numbers of the groups of a tile's rows into scratch."""
+        b = self.b
+        with b.for_(0, TILE * self.coding.groups, PANEL) as loop:
+            value = self._sum_of_group(b.add(first, loop.index), PANEL)
+            b.store(b.scratch(self.tiles.room + self.of_rows, F32), loop.index, value)
 
     def _sums(self, row: Index, panel: Index, own: Index, wide: TileShape) -> Value:
         """The sums of a tile of whole rows, in scratch, for a panel, which is number `own` of the

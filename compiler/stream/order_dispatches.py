@@ -10,6 +10,7 @@ later it would be no better. Where the given order stays below the peak that is 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
@@ -226,10 +227,11 @@ class _Run:
         task = self.tasks[ordinal]
         live, during = self._step(state, task, ordinal)
         done = state.done | 1 << ordinal
-        new = (each for each in task.following if not self.tasks[each].before & ~done)
-        ready = [*(each for each in state.ready if each != ordinal), *new]
+        new = [each for each in task.following if not self.tasks[each].before & ~done]
+        place = bisect_left(state.ready, ordinal)
+        ready = (*state.ready[:place], *state.ready[place + 1 :])  # there may be thousands
         peak = max(state.peak, during)
-        return _State(done, live, peak, ordinal, state, tuple(sorted(ready)))
+        return _State(done, live, peak, ordinal, state, tuple(sorted((*ready, *new))))
 
     def _start(self) -> _State:
         ready = (ordinal for ordinal, task in enumerate(self.tasks) if not task.before)

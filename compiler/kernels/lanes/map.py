@@ -533,8 +533,11 @@ class _Lowering:
         if rest == 0 or self._always_full():
             return
 
-        # Of a part that is short a vector of as many lanes: where it is gathered, all cost.
-        width = power_of_two(rest) if isinstance(rest, int) and self.places else lanes
+        # Of a part that is short one element or a vector as short as they are: where it is
+        # gathered, all lanes cost.
+        width = lanes
+        if isinstance(rest, int) and self.places:
+            width = 1 if rest == 1 else max(power_of_two(rest), 4)
         live = None if width == rest else rest
 
         def tail() -> None:

@@ -26,6 +26,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 from ingot.compiler.ir.dataclass import dataclass
@@ -230,11 +231,7 @@ class Build:
     ) -> tuple[Path, Future[None] | None]:
         """Where one of several files is an object, when the future has its result; it is compiled
         as `path` unless the same was before."""
-        flags = ["-c"]
-        if file.count == 0:
-            flags.append("-O1")  # checks and the table, which -O3 does not shorten
-        elif file.kind == 3:
-            flags += compiler.flags_of_products(variant)
+        flags = file.flags(compiler, variant)
         variant = variant.levels[_LEVELS[file.kind]]
         key = _key(compiler, variant, [*flags, file.text])
         if key not in self._begun:
@@ -319,7 +316,9 @@ class _Job:
     def __init__(self, build: Build, variant: Variant, files: Sequence[_File]) -> None:
         self.compiler = find_compiler(variant)
         self.variant, self.cache = variant, build.cache
-        self.key = _key(self.compiler, variant, [file.text for file in files])
+        flags = [each.flags(self.compiler, variant) for each in files] if len(files) > 1 else []
+        texts = [*chain(*flags), *(file.text for file in files)]
+        self.key = _key(self.compiler, variant, texts)
         self.cached = self.cache.read(self.key)
         self.running: dict[Future[None], int] = {}
         self.objects: list[Path] = []  # of the files, if there are several
@@ -382,6 +381,12 @@ class _File:
     text: str
     count: int
     kind: int
+
+    def flags(self, compiler: Compiler, variant: Variant) -> list[str]:
+        """With which it is compiled as one of several."""
+        if self.count == 0:
+            return ["-c", "-O1"]  # checks and the table, which -O3 does not shorten
+        return ["-c", *(compiler.flags_of_products(variant) if self.kind == 3 else [])]
 
 
 _LEVELS = (0, 1, 2, 2, 3)

@@ -76,15 +76,16 @@ def factors_of(config: Mapping[str, Any], r: Recurrence | None) -> dict[str, Any
     """By what products of a layer are multiplied, numbers or one for each column."""
     if r is None or "ssm_multipliers" not in config:
         return {}
-    into, out = (config.get(f"attention_{each}_multiplier", 1.0) for each in ("in", "out"))
-    key, parts = config.get("key_multiplier", 1.0), config["ssm_multipliers"]
-    gate, down = config.get("mlp_multipliers", (1.0, 1.0))
+    given = {key: value for key, value in config.items() if value is not None}
+    into, out = (given.get(f"attention_{each}_multiplier", 1.0) for each in ("in", "out"))
+    key, parts = given.get("key_multiplier", 1.0), given.get("ssm_multipliers", [1.0] * 5)
+    gate, down = given.get("mlp_multipliers", (1.0, 1.0))
     inner, keys = r.value_heads * r.value_length, r.key_heads * r.key_length
     columns = np.repeat(parts, (inner, inner, keys, keys, r.value_heads))
     return {
         "attn_q": into, "attn_k": into * key, "attn_v": into, "attn_output": out,
-        "ffn_gate": gate, "ffn_down": down, "ssm_out": config.get("ssm_out_multiplier", 1.0),
-        "ssm_in": (columns * config.get("ssm_in_multiplier", 1.0)).astype(np.float32),
+        "ffn_gate": gate, "ffn_down": down, "ssm_out": given.get("ssm_out_multiplier", 1.0),
+        "ssm_in": (columns * given.get("ssm_in_multiplier", 1.0)).astype(np.float32),
     }  # fmt: skip
 
 
@@ -92,13 +93,14 @@ def check_factors(config: Mapping[str, Any], keys: Keys) -> None:
     """They are numbers, as many as there are parts."""
     names = ("attention_in", "attention_out", "key", "ssm_in", "ssm_out", "mlp", "ssm")
     for name in names:
-        key, count = f"{name}_multiplier", {"mlp": 2, "ssm": 5}.get(name)
-        given = config.get(key if count is None else f"{key}s")
-        listed = given if isinstance(given, list) else [given]
-        is_list = len(listed) == (count or 1) and all(map(_is_number, listed))
+        count = {"mlp": 2, "ssm": 5}.get(name, 1)
+        key = f"{name}_multiplier{'s' if count > 1 else ''}"
+        given = config.get(key)
+        listed = given if isinstance(given, list) and count > 1 else [given]
+        is_list = len(listed) == count and all(map(_is_number, listed))
         if given is not None and not is_list:
-            problem = f"the key '{key}' is {shown(given)}, expected {count or 1} numbers"
-            keys.problems.append(problem)
+            wanted = f"{count} numbers" if count > 1 else "a number"
+            keys.problems.append(f"the key '{key}' is {shown(given)}, expected {wanted}")
 
 
 def _is_number(x: Any) -> bool:

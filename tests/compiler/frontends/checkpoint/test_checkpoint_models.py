@@ -194,6 +194,16 @@ def test_what_single_layers_have_is_checked(tmp_path: Path) -> None:
     assert "expected a number for each layer" in text
 
 
+def test_factors_of_products_are_numbers_or_left_out(tmp_path: Path) -> None:
+    config, weights, _ = read_model("falcon h1")
+    names = [key for key in config if key.endswith(("_multiplier", "_multipliers"))]
+    write_folder(tmp_path, config | dict.fromkeys(names), weights)
+    assert import_checkpoint(tmp_path).functions
+    text = _refused(tmp_path, {"ssm_multipliers": [1.0], "key_multiplier": [2.0]}, "falcon h1")
+    assert "the key 'ssm_multipliers' is [1.0], expected 5 numbers" in text
+    assert "the key 'key_multiplier' is [2.0], expected a number" in text
+
+
 def test_joined_experts_that_are_square_are_refused(tmp_path: Path) -> None:
     config, weights, _ = read_model("qwen3 experts of images")
     config["text_config"]["moe_intermediate_size"] = 32

@@ -51,6 +51,8 @@ MOST_TOKENS = 32
 CACHES = ("f32", "f16")
 """What the elements of caches may be."""
 
+_MOST_PLACES = 1 << 16  # multiples of 256 that f16 holds
+
 _LENGTH, _LOGITS, _SEEN, _WRITTEN = "length", "logits", "seen", "written"
 _INDEX = TensorType(dtype("i64"))
 _ID = dtype("i32")
@@ -112,6 +114,11 @@ def build_model(
     if cache not in CACHES:
         raise CompileError(f"cache is {cache!r}, expected {' or '.join(map(repr, CACHES))}")
     capacity = _checked(layout.capacity, configuration)
+    if configuration.slopes and cache == "f16" and capacity > _MOST_PLACES:
+        raise CompileError(
+            f"the capacity is {capacity}, but keys that tell their position are none of f16 from "
+            f"{_MOST_PLACES} on: expected at most so many, or cache='f32'"
+        )
     if configuration.recurrence and (layout.verify or layout.sequences is not None):
         raise CompileError(
             f"{weights.file.title} has layers whose state goes from token to token and cannot go "

@@ -263,6 +263,15 @@ def test_keys_of_other_types_are_named(tmp_path: Path) -> None:
     assert "'llama.nextn_predict_layers' is 4, but there are only 1 layers" in text
 
 
+def test_places_that_f16_does_not_hold_are_refused(tmp_path: Path) -> None:
+    path, shape = tmp_path / "model.gguf", UNDEFINED["mpt"]
+    write_model(path, replace(shape, metadata={**shape.metadata, "context_length": 1 << 17}))
+    for capacity, cache in ((1 << 16, "f16"), (1 << 17, "f32")):
+        import_gguf(path, capacity=capacity, cache=cache)
+    with pytest.raises(ingot.CompileError, match="is 65537, but keys that tell their position"):
+        import_gguf(path, capacity=(1 << 16) + 1, cache="f16")
+
+
 def test_tensors_that_belong_to_nothing_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_model(path, Shape(metadata={"block_count": 1}))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ingot.compiler.graph.ops import DotScaled
 from ingot.compiler.ir import Function, Value
@@ -288,16 +289,18 @@ class _Scaled:
         b, minima = self.b, self.minima
         assert minima is not None
 
-        def left(row: int, group: Index) -> Value:
-            return self._row_sum(rows, row, group)
-
         if right is None:
-            sums = coded_products(b, minima, panel, tile, left, F32)
+            sums = coded_products(b, minima, panel, tile, partial(self._sum_of_row, rows), F32)
         else:
-            sums = multiply(b, tile, zero_tile(b, F32, tile), self.coding.groups, left, right)
+            left, none = partial(self._known_sum, rows), zero_tile(b, F32, tile)
+            sums = multiply(b, tile, none, self.coding.groups, left, right)
         return [b.op("neg", each) for each in sums]
 
-    def _row_sum(self, rows: Sequence[Index], row: int, group: Index) -> Value:
+    def _known_sum(self, rows: Sequence[Index], row: int, group: Index) -> Value:
+        """The same as `_sum_of_row`, where minima are in scratch."""
+        return self._sum_of_row(rows, row, group)
+
+    def _sum_of_row(self, rows: Sequence[Index], row: int, group: Index) -> Value:
         """The sum of the numbers of a row's group."""
         b = self.b
         return self._sum_of_group(b.add(b.mul(rows[row], self.coding.groups), group), 1)
@@ -423,7 +426,7 @@ class _InTiles(_Scaled):
         at = b.add(b.mul(line, PANEL), vector * self._bytes_length(1) // BYTES_OF_WORD)
         b.store(memory, at, _signed(b, codes, self.coding.middle))
 
-    def _row_sum(self, rows: Sequence[Index], row: int, group: Index) -> Value:
+    def _known_sum(self, rows: Sequence[Index], row: int, group: Index) -> Value:
         b = self.b
         known = b.scratch(self.tiles.room + self.of_rows, F32)
         return b.load(known, b.add(row * self.coding.groups, group))

@@ -108,7 +108,7 @@ def test_many_rows_are_multiplied_in_tiles(
     kernel = lower_entry(function, VARIANTS["x86-64-v4-amx"].target)
     assert any(op.name == "loop.dot_tiles" for op in walk(kernel.loops))
     verify_kernel(kernel)
-    for m in (16, 18, 50):
+    for m in (2, 16, 18, 50):
         arrays = operands(function, m, 96, group)
         (wanted,) = reference(function, arrays)
         if m == 18:

@@ -121,7 +121,8 @@ class _Contraction:
         if self.coding and isinstance(p.rows, int) and 0 < p.rows <= self.few_rows:
             few = few_tile(p.rows, panels, self.registers, self.lanes)
             return ContractionSchedule(few, p.rows, 0)
-        if narrow := self._narrow_tile(target):
+        narrow = self._narrow_tile(target)
+        if narrow and self._interleaved(narrow) <= MOST_SCRATCH:
             return ContractionSchedule(narrow, narrow.rows, 0)
         in_place = p.right.packed and p.right.dtype.bytes >= 4
         block = min(max(BLOCK_ELEMENTS // (panels * PANEL), 1), MAXIMUM_BLOCK_ROWS)
@@ -539,13 +540,18 @@ class _Contraction:
         )  # fmt: skip
 
     def _scratch_length(self) -> int:
-        p, schedule = self.product, self.schedule
+        schedule = self.schedule
         if schedule.depth_block:
             rows = 0 if self._reads_left_in_place() else schedule.tile.rows
             return self._right_length() + rows * self._left_pitch() * self.element.bytes
+        return self._interleaved(schedule.tile)
+
+    def _interleaved(self, tile: TileShape) -> int:
+        """Bytes of scratch of a narrow tile, or of one whose panels are read in place."""
+        p = self.product
         if p.right.dtype.bytes >= 4 or self.coding is not None:
             return 0
-        return interleaved_length(known_dim(p.depth), p.right.dtype, schedule.tile)
+        return interleaved_length(known_dim(p.depth), p.right.dtype, tile)
 
     def _lines(self, depth: int) -> int:
         """Lines of an unpacked panel: whole ones of every packed dtype."""

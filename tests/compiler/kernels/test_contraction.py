@@ -16,11 +16,12 @@ from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.compiler.kernels.items.choose_tile import choose_tile
 from ingot.compiler.kernels.kernel import TargetInfo
+from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import dtype
 from tests.support.devices import load_best
 from tests.support.entries import entry
 from tests.support.every_target import CPU, OPENCL, on_every_target, on_targets
-from tests.support.kernel_runner import VARIANTS, host_variants, run
+from tests.support.kernel_runner import V4, VARIANTS, host_variants, run
 from tests.support.products import draw, error_of, f32, pack
 from tests.support.work_items import LARGE, SMALL, needs_device
 
@@ -271,3 +272,10 @@ def test_a_result_is_not_written_over_what_a_later_result_reads_first() -> None:
     first, second = load_best(ingot.trace(program, spec, spec))(a, b)
     np.testing.assert_allclose(first, a @ b @ a, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(second, (a @ b + b @ a) @ b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "depth"), [(7, 8192), (1, 16005)])
+def test_rows_repeated_for_narrow_panels_fit_scratch(rows: int, depth: int) -> None:
+    types = [f"f32[{rows},{depth}]", f"f16[2,{-(-depth // 2)},16,2]"]
+    function = entry(types, lambda b, x, w: b.op("dot_packed", x, w, n=32, dtype=dtype("f32")))
+    assert lower_entry(function, V4).scratch_length <= MOST_SCRATCH

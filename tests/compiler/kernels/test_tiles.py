@@ -4,6 +4,7 @@ sums of any other kernel, of bytes to the bit."""
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.kernel_text import kernel_text, parse_kernel
 from ingot.compiler.kernels.level import verify_kernel
-from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.compiler.kernels.table import Poll
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
@@ -214,8 +214,14 @@ def test_panels_that_do_not_fit_scratch_are_none_for_tiles(depth: int) -> None:
     axes: Any = {"lhs_batch": (), "rhs_batch": (), "lhs_contract": (1,), "rhs_contract": (1,)}
     function = entry(types, lambda b, *x: b.value("dot_general", *x, dtype=dtype("i32"), **axes))
     kernel = lower_entry(function, TILES)
+    verify_kernel(kernel)
     assert not uses_tiles(kernel)
-    assert kernel.scratch_length <= MOST_SCRATCH
+
+
+def test_a_kernel_has_no_more_scratch_than_a_device_gives() -> None:
+    kernel = lower_entry(product(20, 64, 40), TILES)
+    with pytest.raises(CompileError, match="has 1048577 bytes of scratch, more than 1048576"):
+        verify_kernel(replace(kernel, scratch_length=(1 << 20) + 1))
 
 
 def _any_rows(types: list[TensorType], left: str, build: Any) -> Function:

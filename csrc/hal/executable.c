@@ -100,8 +100,7 @@ bool ingot_hal_device_avoids(const ingot_device_t *device, uint64_t features) {
 static bool ingot_variant_permitted(ingot_device_t *device, const ingot_hal_variant_t *variant) {
   if (!device->vtable->permit || device->vtable->permit(variant->features)) return true;
   ingot_log(&device->instance->log, INGOT_LOG_WARNING,
-            "variant '%s' is left out: the system does not permit its instructions to this process",
-            variant->name);
+            "the system does not permit variant '%s', which is left out", variant->name);
   return false;
 }
 

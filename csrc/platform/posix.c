@@ -573,7 +573,7 @@ ingot_processor_capabilities_t ingot_processor_capabilities(void) {
   return capabilities;
 }
 
-#if defined(__linux__) && defined(__x86_64__)
+#if defined(__linux__) && defined(__x86_64__) && !defined(INGOT_NO_LOADER)
 
 enum { INGOT_GET_STATES = 0x1021, INGOT_REQUEST_STATE = 0x1023, INGOT_TILES = 18 };
 

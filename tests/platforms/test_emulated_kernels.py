@@ -162,7 +162,11 @@ def run_cases(variant: str, cases: Sequence[Case]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", EMULATED)
+@pytest.mark.parametrize(
+    "variant",
+    # Those of riscv64 are plain C, as every class of kernels is below.
+    [pytest.param(each, marks=[pytest.mark.long] * (each == "riscv64")) for each in EMULATED],
+)
 def test_products_on_other_machines_are_what_the_graph_gives(variant: str) -> None:
     cases = list(of_products())
     kernels = [lower_entry(each[0], VARIANTS[variant].target) for each in cases[:12]]

@@ -16,6 +16,7 @@ from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.compiler.kernels.loop import Index, LoopBuilder
+from ingot.compiler.kernels.loop_rules import TILE
 from ingot.compiler.kernels.register_tile import (
     PANEL,
     for_any_rows,
@@ -32,7 +33,6 @@ __all__ = [
     "ROWS",
     "SCRATCH",
     "STEP_CYCLES",
-    "TILE",
     "WIDTH",
     "TileProducts",
     "TileSide",
@@ -40,8 +40,8 @@ __all__ = [
     "words_at_once",
 ]
 
-TILE, STEP_CYCLES = 16, 18
-"""Rows of a tile, and words of a row, at most, and cycles of a product of two tiles."""
+STEP_CYCLES = 18
+"""Of a product of two tiles."""
 
 ROWS, PANELS = 2 * TILE, 2
 """Rows and panels of a block of sums: as many tiles as there are hold it, and what it is made of.
@@ -63,7 +63,7 @@ STORED_ROWS = 2
 four ResNet-50 takes 1.08 times as long, MobileNetV2 .96, and kernels twice the text."""
 
 
-def has_tiles(target: TargetInfo, parts: Parts) -> bool:
+def _has_tiles(target: TargetInfo, parts: Parts) -> bool:
     """Whether tiles hold such words: bytes or bf16."""
     return target.tiles and (parts[0].is_integer or parts[0].name == "bf16")
 
@@ -76,7 +76,7 @@ def with_words(target: TargetInfo) -> TargetInfo:
 
 def words_at_once(target: TargetInfo, parts: Parts | None, rows: Dim, words: Dim) -> int:
     """Words that a step takes of rows of a product of such; 0: it is none for tiles."""
-    if parts is None or not has_tiles(target, parts) or not isinstance(words, int):
+    if parts is None or not _has_tiles(target, parts) or not isinstance(words, int):
         return 0
     if isinstance(rows, int) and rows < FEWEST_ROWS:
         return 0

@@ -90,6 +90,8 @@ def lower_contraction(function: Function, target: TargetInfo, by_threads: bool =
 
 
 class _Contraction:
+    """State while one kernel is made."""
+
     def __init__(self, function: Function, target: TargetInfo, by_threads: bool) -> None:
         self.function = function
         self.root = root_of(function)

@@ -22,13 +22,13 @@ from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.columns import Columns
 from ingot.compiler.kernels.loop import Index, LoopBuilder
+from ingot.compiler.kernels.loop_rules import TILE
 from ingot.compiler.kernels.product import Product, product_of
 from ingot.compiler.kernels.register_tile import PANEL, pitch_of
 from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
 from ingot.compiler.kernels.tiles import (
     ROWS,
     SCRATCH,
-    TILE,
     WIDTH,
     TileProducts,
     TileSide,

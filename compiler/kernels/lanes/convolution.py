@@ -17,7 +17,7 @@ import math
 
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, known_dim, known_dims, modulo, product
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product
 from ingot.compiler.kernels.contraction_entry import root_of
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.contraction import lower_contraction
@@ -25,6 +25,7 @@ from ingot.compiler.kernels.lanes.convolution_sources import (
     Convolution,
     Gathering,
     address,
+    run_of,
     stage,
     stage_rows,
     stage_width,
@@ -281,18 +282,12 @@ class _Gathered:
 
     def __init__(self, c: Convolution, schedule: ConvolutionSchedule, count: Dim) -> None:
         self.c, self.schedule, self.b = c, schedule, c.builder
-        self.images = 1 if count == product(c.result.shape[:-1]) else c.result.shape[0]
         self.count = count
         self.pitch = pitch_of(known_dim(c.depth), c.factor)
 
     def lower(self) -> Kernel:
         c, b, schedule = self.c, self.b, self.schedule
-        start = b.mul(b.workgroup(0), schedule.block_rows)
-        count: Index = schedule.block_rows
-        if modulo(self.count, schedule.block_rows) != 0:
-            count = b.min(b.sub(b.dim(self.count), start), schedule.block_rows)
-        if self.images != 1:
-            start = b.add(b.mul(b.workgroup(2), b.dim(self.count)), start)
+        start, count, images = run_of(c, self.count, schedule.block_rows)
         heights = (schedule.tile.rows, *self._tails())
         first = b.mul(b.workgroup(1), schedule.block_panels)
         last = b.min(b.add(first, schedule.block_panels), b.dim(c.panels))
@@ -316,7 +311,7 @@ class _Gathered:
 
         c.for_panels(first, last, schedule.tile, columns)
         return c.kernel(
-            (self.count, c.panels, self.images),
+            (self.count, c.panels, images),
             (schedule.block_rows, schedule.block_panels, 1),
             schedule,
             max(length, c.scratch_length),

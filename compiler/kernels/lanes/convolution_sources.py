@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ingot.compiler.ir import Function, Op, Value
-from ingot.compiler.ir.dims import known_dim, known_dims, row_major_strides
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims, modulo, product, row_major_strides
 from ingot.compiler.kernels.convolution_entry import ConvolutionEntry
 from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.compiler.kernels.loop import Index
@@ -16,7 +16,7 @@ from ingot.compiler.kernels.register_tile import PANEL, TileShape, panel_tile
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import dtype
 
-__all__ = ["Convolution", "Gathering", "address", "stage", "stage_rows", "stage_width"]
+__all__ = ["Convolution", "Gathering", "address", "run_of", "stage", "stage_rows", "stage_width"]
 
 
 class Convolution(ConvolutionEntry):
@@ -150,6 +150,20 @@ def stage(c: Convolution, image: Index, row: Index, rows: Index) -> None:
             c.fill(target, width_in_stage * channels)
 
         b.if_(inside, copy, clear)
+
+
+def run_of(c: Convolution, count: Dim, block: int) -> tuple[Index, Index, Dim]:
+    """Of a grid with `count` output pixels along x, of an image or of all: the first pixel of a
+    workgroup, counted through all images, how many it has, at most `block`, and the images along z.
+    """
+    b, images = c.builder, c.result.shape[0]
+    start = b.mul(b.workgroup(0), block)
+    own: Index = block
+    if modulo(count, block) != 0:
+        own = b.min(b.sub(b.dim(count), start), block)
+    if count == product(c.result.shape[:-1]):
+        return start, own, 1
+    return b.add(b.mul(b.workgroup(2), b.dim(count)), start), own, images
 
 
 class Gathering:

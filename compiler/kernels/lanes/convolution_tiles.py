@@ -10,24 +10,25 @@ from __future__ import annotations
 import math
 
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, known_dim, known_dims, modulo, product
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.convolution_sources import (
     Convolution,
     Gathering,
     address,
+    run_of,
     stage,
     stage_rows,
     stage_width,
 )
 from ingot.compiler.kernels.loop import Index
+from ingot.compiler.kernels.loop_rules import TILE
 from ingot.compiler.kernels.register_tile import PANEL, for_row_tiles, pitch_of
 from ingot.compiler.kernels.schedule import MOST_SCRATCH, SHARED_WEIGHT, WANTED_WORKGROUPS
 from ingot.compiler.kernels.tiles import (
     ROWS,
     SCRATCH,
     STEP_CYCLES,
-    TILE,
     WIDTH,
     TileProducts,
     TileSide,
@@ -232,16 +233,10 @@ class _Pixels:
         self.c, self.b, self.schedule, self.count = c, c.builder, schedule, count
         self.depth = known_dim(c.depth)
         self.pitch = pitch_of(self.depth, c.factor)
-        self.images = 1 if count == product(c.result.shape[:-1]) else c.result.shape[0]
 
     def lower(self) -> Kernel:
         c, b, schedule = self.c, self.b, self.schedule
-        start = b.mul(b.workgroup(0), schedule.block_rows)
-        count: Index = schedule.block_rows
-        if modulo(self.count, schedule.block_rows) != 0:
-            count = b.min(b.sub(b.dim(self.count), start), schedule.block_rows)
-        if self.images != 1:
-            start = b.add(b.mul(b.workgroup(2), b.dim(self.count)), start)
+        start, count, images = run_of(c, self.count, schedule.block_rows)
         first = b.mul(b.workgroup(1), schedule.block_panels)
         last = b.min(b.add(first, schedule.block_panels), known_dim(c.panels))
         length = -(-schedule.block_rows * self.pitch * c.factor.bytes // 64) * 64
@@ -263,7 +258,7 @@ class _Pixels:
 
         products.for_panels(first, last, known_dim(c.panels), columns)
         tile = (schedule.block_rows, schedule.block_panels, 1)
-        return c.kernel((self.count, c.panels, self.images), tile, schedule, length + SCRATCH)
+        return c.kernel((self.count, c.panels, images), tile, schedule, length + SCRATCH)
 
     def _tails(self) -> tuple[int, ...] | None:
         """Rows behind full blocks of a workgroup, if they are known."""

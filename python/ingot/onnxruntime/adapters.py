@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ingot.hal.errors import CompileError
+from ingot.hal.errors import CompileError, Error
+from ingot.hal.whole_file import write_whole
 from ingot.onnxruntime.types import numpy_dtype
 from ingot.onnxruntime.values import OrtValue
 
@@ -57,11 +58,12 @@ class AdapterFormat:
             raise RuntimeError(str(error)) from None
 
     def export_adapter(self, file_path: str | os.PathLike[str]) -> None:
-        """RuntimeError: the file cannot be written, or would be too long."""
+        """A file that exists is replaced in one step. RuntimeError: the file cannot be written, or
+        would be too long."""
         data = _written(self._adapter_version, self._model_version, self._parameters)
         try:
-            Path(file_path).write_bytes(data)
-        except (OSError, ValueError) as error:
+            write_whole(file_path, lambda file: file.write(data))
+        except (Error, OSError, ValueError) as error:
             raise RuntimeError(f"the adapter '{file_path}' cannot be written: {error}") from None
 
     def get_format_version(self) -> int:

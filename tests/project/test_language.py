@@ -40,11 +40,37 @@ def test_byte_level_texts_are_merged_and_come_back() -> None:
     assert texts == ["hell", "o", "\u0120w", "o", "r", "l", "d", "<|end|>"]
     text = "caf\u00e9 \u4e16\u754c\n\n it's 12 345"
     assert tokenizer.decode(tokenizer.encode(text)) == text
-    stream = tokenizer.stream()
-    pieces = [stream(id) for id in tokenizer.encode(text)]
-    assert "".join(pieces) == text
-    assert "\ufffd" not in "".join(pieces)
     assert tokenizer.ends == [260]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_tokens_that_are_no_text_come_one_by_one(kind: str) -> None:
+    """What was given stays, whatever bytes come behind it."""
+    letters = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581w", "\u4e2d"]
+    data = [b"", *(bytes([byte]) for byte in range(256)), b" w", "\u4e2d".encode()]
+    if kind == "gpt2":
+        order = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+        order += [byte for byte in range(256) if byte not in order]
+        letters = ["<unk>", *sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())]
+        data = [b"", *(bytes([byte]) for byte in order)]
+    keys = {"model": kind, "tokens": letters, "token_type": [2] + [1] * (len(letters) - 1)}
+    keys |= {"scores": [0.0] * len(letters), "unknown_token_id": 0, "add_space_prefix": False}
+    tokenizer = FileTokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
+    random = np.random.default_rng(0)
+    for count in range(1, 200):
+        ids = random.integers(100, len(letters), count % 12 + 1)
+        ids = np.where(random.random(ids.shape) < 0.1, 0, ids).tolist()
+        stream = tokenizer.stream()
+        given = [*map(stream, ids), stream.end()]
+        expected = b"".join(data[id] for id in ids).decode(errors="replace")
+        assert "".join(given) == expected == tokenizer.decode(ids)
+
+
+def test_parts_of_an_answer_have_ends_of_their_own() -> None:
+    """<|end|> is one where <|return|> and <|call|> are those of the answer."""
+    texts = [*TOKENS[:261], "<|return|>", "<|call|>", "<|start|>"]
+    changed = {"tokenizer.ggml.tokens": texts, "tokenizer.ggml.eos_token_id": 261}
+    assert FileTokenizer(METADATA | changed).ends == [261, 262]
 
 
 def test_templates_that_fail_are_refused() -> None:
@@ -62,9 +88,15 @@ def test_pieces_are_merged_by_their_scores() -> None:
     keys = {"model": "llama", "tokens": tokens, "scores": scores, "bos_token_id": 1}
     keys |= {"token_type": [2, 3, 3] + [6] * 256 + [1] * 8, "eos_token_id": 2}
     tokenizer = FileTokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
-    texts = [tokens[id] for id in tokenizer.encode("abc a\u00e9")]
-    assert texts == ["<s>", "\u2581a", "bc", "\u2581a", "<0xC3>", "<0xA9>"]
+    texts = [tokens[id] for id in tokenizer.encode("abc a\u00e9<unk>")]
+    assert texts == ["<s>", "\u2581a", "bc", "\u2581a", "<0xC3>", "<0xA9>", "<unk>"]
     assert tokenizer.decode(tokenizer.encode("abc a\u00e9")) == "abc a\u00e9"
+    del keys["scores"]
+    keys |= {"model": "gemma4", "merges": ["b c", "a bc"]}
+    tokenizer = FileTokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
+    texts = [tokens[id] for id in tokenizer.encode("abc\n a\u00e9b")]
+    assert texts == ["<s>", "abc", "<0x0A>", "\u2581", "a", "<0xC3>", "<0xA9>", "b"]
+    assert tokenizer.decode(tokenizer.encode(" abc\n a\u00e9")) == " abc\n a\u00e9"
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-__all__ = ["CUT", "texts_to_cut"]
+__all__ = ["CUT", "UNMERGED", "texts_to_cut"]
 
 CUT = Path(__file__).parents[1] / "compiler/frontends/gguf/tokens.npz"
 """`tokens` and `merges` of a tokenizer, and by the names of `tokenizer.ggml.pre` the ids of the
 first 60 texts, -1 behind each."""
+UNMERGED = ["Hello", "\u0120HELLO"]
+"""Tokens that no merge gives; some kinds have them where a part of a text is one of them."""
 
 _PARTS = (
     "hello", "World", "HELLO", "camelCase", "don't", "I'LL", "we've", "'s", "12", "3456", "1", "  ",

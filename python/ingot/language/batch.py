@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -39,7 +39,7 @@ class Stream:
         self.is_done = left < 1
         self.known: list[int] = []  # with drafts: chosen already, not in the cache yet
         self._batch, self.left = batch, left
-        self._piece: Callable[[int], str] = batch.tokenizer.stream()
+        self._piece = batch.tokenizer.stream()
         for id in ids[start:]:
             self._piece(id)
         self._pieces: deque[str] = deque()
@@ -73,9 +73,10 @@ class Stream:
         """The text goes on with this token; for the batch."""
         self.ids.append(id)
         self.left -= 1
-        if text := self._piece(id):
+        is_done = id in ends or self.left < 1
+        if text := self._piece(id) + (self._piece.end() if is_done else ""):
             self._pieces.append(text)
-        self.is_done = id in ends or self.left < 1
+        self.is_done = is_done
 
 
 class LanguageBatch:

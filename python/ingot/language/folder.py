@@ -10,8 +10,8 @@ from typing import Any
 
 from ingot.hal.checkpoint import read_json
 from ingot.hal.errors import DataLoss, NotFound
-from ingot.language.package import package
-from ingot.language.tokenizer import Tokenizer, ends_of, whole
+from ingot.language.package import package, whole
+from ingot.language.tokenizer import Tokenizer, ends_of
 
 __all__ = ["FolderTokenizer"]
 

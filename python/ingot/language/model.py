@@ -127,7 +127,9 @@ class LanguageModel:
             if text:
                 yield text
             if new and new[-1] in self.tokenizer.ends:
-                return
+                break
+        if text := piece.end():
+            yield text
 
     def _alone(self, left: int, stops: Any, chosen: Sequence[Any]) -> Iterator[list[int]]:
         """The next tokens, some at a time; `left` at most."""

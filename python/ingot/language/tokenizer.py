@@ -1,9 +1,9 @@
 """The tokenizer of a language model, made by `tokenizers` of the metadata of its GGUF file, or of
 the files in its folder.
 
-Of GGUF two families: byte-level BPE with merges (`gpt2`), and pieces of SentencePiece with scores
-(`llama`), whose merges follow from the scores. Needs the package tokenizers, and for
-conversations jinja2, in which files write how they look.
+Of GGUF three families: byte-level BPE with merges (`gpt2`), pieces of SentencePiece with scores
+(`llama`), whose merges follow from the scores, and such pieces with merges (`gemma4`). Needs the
+package tokenizers, and for conversations jinja2, in which files write how they look.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
-from ingot.hal.errors import DataLoss, Error, InvalidArgument, NotFound, Unsupported
-from ingot.language.package import package
+from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, Unsupported
+from ingot.language.package import package, whole
 from ingot.language.template import render
+from ingot.language.text_stream import TextStream
 
-__all__ = ["FileTokenizer", "Tokenizer", "ends_of", "whole"]
+__all__ = ["FileTokenizer", "Tokenizer", "ends_of"]
 
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
 _WORDS = rf"{_CONTRACTIONS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
-_TIKTOKEN = (
-    rf"(?i:{_CONTRACTIONS})|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,%d}}|"
+_UNSHORTENED = (
+    r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,%d}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_TIKTOKEN = rf"(?i:{_CONTRACTIONS})|{_UNSHORTENED}"
 _MARKED = _TIKTOKEN.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}", r"[^\s\p{L}\p{M}")
 _UPPER, _LOWER = (rf"[\p{{{case}}}\p{{Lm}}\p{{Lo}}\p{{M}}]" for case in (r"Lu}\p{Lt", "Ll"))
 _CASED = (
@@ -37,42 +39,128 @@ _DEEPSEEK = (
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
     r" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_SPLITS = {
+_KANA = "\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff"
+_HAN_APART = (r"\p{Lo}\p{M}]", r"\p{Lo}\p{M}&&[^\p{Han}]]")
+_ASIAN = (
+    "[\u4e00-\u9fff\u3400-\u4dbf\u8c48-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf"
+    "\u0e40-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af"
+    "\u1100-\u11ff]+"
+)
+_MARKS = " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
+_LATIN = (
+    "\\s?[A-Za-z\xb5\xc0-\xd6\xd8-\xf6\xf8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373"
+    "\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481"
+    "\u048a-\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf"
+    "\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a\u1e00-\u1f15\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d"
+    "\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4"
+    "\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107"
+    "\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134\u2139\u213c-\u213f"
+    "\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d"
+    "\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17"
+    "\uff21-\uff3a\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb"
+    "\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943]+"
+)
+_THREES, _FROM_BEHIND = r"\p{N}{1,3}", r"\d{1,3}(?=(?:\d{3})*\b)"
+_SPLITS: dict[str, tuple[str, ...]] = {
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _WORDS, r"\p{N}+", r"[0-9][0-9][0-9]"),
     "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _WORDS, r"[0-9][0-9][0-9]"),
     **dict.fromkeys(
-        ("gpt-2", "olmo", "phi-2", "mpt", "exaone4", "gigachat", "trillion", "granite-docling"),
+        ("gpt-2", "olmo", "phi-2", "mpt", "exaone4", "gigachat", "trillion", "granite-docling",
+         "a.x-4.0", "mellum", "jais"),
         (_WORDS,),
     ),
     **dict.fromkeys(
-        ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
+        ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
+         "mellum2"),
         (r"\p{N}", _WORDS),
     ),
     **dict.fromkeys(
-        ("llama-bpe", "llama3", "llama-v3", "dbrx", "smaug-bpe", "chatglm-bpe", "glm4", "falcon3",
-         "falcon-h1", "pixtral", "lfm2", "midm-2.0"),
+        ("llama-bpe", "llama3", "llama-v3", "dbrx", "smaug-bpe", "chatglm-bpe", "glm4", "glm5",
+         "falcon3", "falcon-h1", "pixtral", "lfm2", "midm-2.0"),
         (_TIKTOKEN % 3,),
     ),
+    "jais-2": (
+        (_TIKTOKEN % 3).replace(r"\s+(?!\S)|\s+", "")
+        + "".join(rf"\s{{{1 << power}}}(?!\S)|" for power in range(9, 1, -1))
+        + r"\s{1,2}(?!\S)|\s",
+    ),
     **dict.fromkeys(
-        ("qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez"), (_TIKTOKEN % 1,)
+        ("qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez", "kormo", "solar-open",
+         "grok-2"),
+        (_TIKTOKEN % 1,),
+    ),
+    "ufakzeka": (_UNSHORTENED % 1,),
+    "laguna": (r"[^\n]+|\n+", _TIKTOKEN % 1),
+    "minicpm5": (_THREES, (_TIKTOKEN % 1).replace("{1,1}", "+")),
+    "seed-coder": ((_TIKTOKEN % 1).replace(r"[^\s\p{L}\p{N}]+[\r\n]*", r"[^\s\p{L}\p{N}\r\n]+"),),
+    **dict.fromkeys(
+        ("bailingmoe", "bailingmoe2", "llada-moe"),
+        ((_TIKTOKEN % 1).replace(r"\s*[\r\n]+", r"\s*[\r\n]"),),
+    ),
+    "exaone-moe": (
+        (_TIKTOKEN % 1)
+        .replace(r"?\p{L}+", r"?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+")
+        .replace(r"+[\r\n]*", r"+[\r\n/]?")
+        .replace(r"\s*[\r\n]+", r"\s*[\r\n]"),
     ),
     "qwen35": (_MARKED % 1,),
     "tekken": (_CASED % ("", "", 1),),
-    **dict.fromkeys(("gpt-4o", "llama4"), (_CASED % (_ENDINGS, _ENDINGS, 3),)),
     **dict.fromkeys(
-        ("deepseek-v3", "hunyuan-dense"),
-        (r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", _DEEPSEEK),
+        ("gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"), (_CASED % (_ENDINGS, _ENDINGS, 3),)
     ),
+    **dict.fromkeys(
+        ("tiny_aya", "cohere2moe"), (_FROM_BEHIND, _CASED % (_ENDINGS, _ENDINGS, 3))
+    ),
+    "youtu": (
+        "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c"
+        f"\u3001-\u303f\ufe30-\ufe4f]+|[\u3105-\u312f]+|[{_KANA}]+",
+        _CASED % (_ENDINGS, _ENDINGS, 1),
+    ),
+    "kimi-k2": (
+        r"\p{Han}+|"
+        + (_CASED % (_ENDINGS, _ENDINGS, 3)).replace(*_HAN_APART).replace(r"[\r\n/]", r"[\r\n]"),
+    ),
+    **dict.fromkeys(
+        ("deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"), (_THREES, f"[{_KANA}]+", _DEEPSEEK)
+    ),
+    "spark2_5": (
+        *(_THREES, f"[{_KANA}]+"),
+        _DEEPSEEK.replace(r"+[\r\n]*|\s*[\r\n]+", r"+|[\r\n]"),
+        r"\p{N}",
+    ),
+    "afmoe": (_FROM_BEHIND, _ASIAN, _DEEPSEEK),
+    "deepseek-llm": (
+        *(r"[\r\n]", _LATIN, "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"),
+        *(r"\s+$", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}+"),
+    ),
+    "deepseek-coder": (
+        *(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+"),
+        *("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"),
+    ),
+    **dict.fromkeys(("bloom", "poro-chat", "gpt3-finnish"), (_MARKS,)),
+    "viking": (_MARKS, r"\p{N}"),
+    "superbpe": (r"\p{N}+", r"(?=(\d{3})+(?!\d))"),
 }  # fmt: skip
 """How texts are cut before merges, by `tokenizer.ggml.pre`."""
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_CONTROL, _OWN = 3, 4  # types of tokens that texts have as a whole
-_ENDS = (
-    "<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
-    "<|END_OF_TURN_TOKEN|>", "[|endofturn|]", "<|return|>", "<|call|>",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+_BEGUN = (
+    "llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2", "midm-2.0",
+    "tekken",
 )  # fmt: skip
+"""Those whose texts begin with a token where nothing else is said."""
+
+_KEPT_WHOLE = (*_BEGUN, "youtu", "glm4", "glm5", "minicpm5")
+"""Those of which a part that is a token stays whole, whatever its merges give."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROLS, _OWN = (2, 3), 4  # types of tokens that texts have as a whole
+_ENDS = (
+    "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
+    "<|end_of_text|>", "<|END_OF_TURN_TOKEN|>", "[|endofturn|]", "<EOT>", "_<EOT>", "[EOT]",
+    "[EOS]", "<end_of_utterance>", "<turn|>", "<|tool_response>", "[e~[", "<|return|>",
+    "<|call|>", "<|calls|>", "<|flush|>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
+)  # fmt: skip
+_PART_END, _WHOLE_ENDS = "<|end|>", (("<|return|>", "<|call|>"), ("<|flush|>", "<|calls|>"))
 _MARK = "\u2581"  # SentencePiece's space
 
 
@@ -110,27 +198,26 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without tokens that only control."""
-        with whole("the tokenizer"):
-            try:
-                text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
-            except (TypeError, OverflowError) as error:
-                raise InvalidArgument(f"{ids!r:.60} are no ids of tokens: {error}") from None
-        return text
+        stream = self.stream()
+        try:
+            return "".join([*map(stream, ids), stream.end()])
+        except (TypeError, OverflowError) as error:
+            raise InvalidArgument(f"{ids!r:.60} are no ids of tokens: {error}") from None
 
     def vocabulary(self) -> dict[str, int]:
         """The id of each token."""
         ids: dict[str, int] = self._tokenizer.get_vocab()
         return ids
 
-    def stream(self) -> Callable[[int], str]:
-        """A function that takes one id after another and gives the text that is whole by then."""
-        stream = package("tokenizers").decoders.DecodeStream(skip_special_tokens=True)
+    def stream(self) -> TextStream:
+        """What takes one id after another and gives the text that is whole by then."""
+        return TextStream(self._tokenizer, self._controls)
 
-        def step(id: int) -> str:
-            with whole("the tokenizer"):
-                return stream.step(self._tokenizer, id) or ""
-
-        return step
+    @cached_property
+    def _controls(self) -> frozenset[int]:
+        """Tokens that only control."""
+        added = self._tokenizer.get_added_tokens_decoder()
+        return frozenset(id for id, token in added.items() if token.special)
 
     @property
     def has_template(self) -> bool:
@@ -177,12 +264,14 @@ class FileTokenizer(Tokenizer):
         kind = str(self._key("model"))
         if kind not in _KINDS:
             raise Unsupported(
-                f"the tokenizer is of the kind {kind!r:.60}; known are gpt2 and llama"
+                f"the tokenizer is of the kind {kind!r:.60}; known are {', '.join(_KINDS)}"
             )
         with whole("the file's tokenizer"):
             self._tokenizer = _KINDS[kind](self._key, texts)
             self._add_own(tokenizers.AddedToken)
-            adds_begin = bool(self._key("add_bos_token", kind == "llama"))
+            adds_begin = kind == "gemma4" or bool(
+                self._key("add_bos_token", kind == "llama" or self._key("pre") in _BEGUN)
+            )
         known = {name: self._id(name) for name in ("bos", "eos")}
         template = metadata.get("tokenizer.chat_template")
         super().__init__(
@@ -197,9 +286,9 @@ class FileTokenizer(Tokenizer):
     def _add_own(self, added: Any) -> None:
         """Tell which tokens texts have as a whole."""
         special = [
-            added(text, normalized=False, special=type == _CONTROL)
+            added(text, normalized=False, special=type in _CONTROLS)
             for text, type in zip(self.texts, self._key("token_type", ()), strict=False)
-            if type in (_CONTROL, _OWN)
+            if type in (*_CONTROLS, _OWN)
         ]
         self._tokenizer.add_special_tokens([each for each in special if each.special])
         self._tokenizer.add_tokens([each for each in special if not each.special])
@@ -224,22 +313,13 @@ class FileTokenizer(Tokenizer):
         return sorted({id for id in ids if id is not None and id < len(self.texts)})
 
 
-@contextmanager
-def whole(what: str) -> Iterator[None]:
-    """DataLoss: the package tokenizers raises an error, or panics, over what a file says."""
-    try:
-        yield
-    except Error:
-        raise
-    except BaseException as error:
-        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-            raise DataLoss(f"{what} is damaged: {error}") from None
-        raise
-
-
 def ends_of(tokenizer: Any) -> list[int | None]:
-    """The tokens that end texts of many models, where there are such."""
-    return [tokenizer.token_to_id(text) for text in _ENDS]
+    """The tokens that end texts of many models, where there are such. An answer of several parts,
+    each with an end, has other ends itself."""
+    ids: dict[str, int | None] = {text: tokenizer.token_to_id(text) for text in _ENDS}
+    if any(None not in (ids[first], ids[second]) for first, second in _WHOLE_ENDS):
+        del ids[_PART_END]
+    return list(ids.values())
 
 
 def _byte_level(key: Callable[..., Any], texts: Sequence[str]) -> Any:
@@ -250,17 +330,36 @@ def _byte_level(key: Callable[..., Any], texts: Sequence[str]) -> Any:
         raise Unsupported(
             f"the tokenizer cuts texts as {pre!r}; those that are known are: {', '.join(_SPLITS)}"
         )
-    merges = [tuple(merge.split(" ", 1)) for merge in key("merges", ())]
-    vocabulary = {text: id for id, text in enumerate(texts)}
-    for merge in merges:
-        if "".join(merge) not in vocabulary:  # which the package does not survive
-            raise DataLoss(f"the file's tokenizer is damaged: merge {merge} gives no token")
-    result = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges, ignore_merges=True))
+    result = tokenizers.Tokenizer(_merging(key, texts, ignore_merges=pre in _KEPT_WHOLE))
     cuts = tokenizers.pre_tokenizers
     parts = [cuts.Split(tokenizers.Regex(each), "isolated") for each in _SPLITS[pre]]
     byte_level = cuts.ByteLevel(add_prefix_space=False, use_regex=False)
     result.pre_tokenizer = cuts.Sequence([*parts, byte_level])
     result.decoder = tokenizers.decoders.ByteLevel()
+    return result
+
+
+def _merging(key: Callable[..., Any], texts: Sequence[str], **options: Any) -> Any:
+    """A model of the file's merges."""
+    merges = [tuple(merge.split(" ", 1)) for merge in key("merges", ())]
+    vocabulary = {text: id for id, text in enumerate(texts)}
+    for merge in merges:
+        if "".join(merge) not in vocabulary:  # which the package does not survive
+            raise DataLoss(f"the file's tokenizer is damaged: merge {merge} gives no token")
+    return package("tokenizers").models.BPE(vocabulary, merges, **options)
+
+
+def _marked_spaces(key: Callable[..., Any], texts: Sequence[str]) -> Any:
+    """BPE of lines of characters, with SentencePiece's space and bytes."""
+    tokenizers = package("tokenizers")
+    model = _merging(key, texts, ignore_merges=False, byte_fallback=True)
+    result = tokenizers.Tokenizer(model)
+    normalizers, decoders = tokenizers.normalizers, tokenizers.decoders
+    result.normalizer = normalizers.Replace(" ", _MARK)
+    lines = tokenizers.Regex(r"[^\n]+|\n+")
+    result.pre_tokenizer = tokenizers.pre_tokenizers.Split(lines, "isolated")
+    parts = [decoders.Replace(_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    result.decoder = decoders.Sequence(parts)
     return result
 
 
@@ -295,4 +394,4 @@ def _merges(vocabulary: Mapping[str, int]) -> Iterator[tuple[str, str]]:
                 yield text[:place], text[place:]
 
 
-_KINDS = {"gpt2": _byte_level, "llama": _sentence_piece}
+_KINDS = {"gpt2": _byte_level, "llama": _sentence_piece, "gemma4": _marked_spaces}

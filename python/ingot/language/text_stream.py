@@ -1,0 +1,105 @@
+"""The text of tokens that come one by one: a character is given when its last byte is there.
+
+Tokens are bytes, and what they make together need not be UTF-8: what is not becomes U+FFFD as soon
+as that is certain, and nothing that was given is taken back.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ingot.language.package import package, whole
+
+__all__ = ["TextStream"]
+
+_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
+
+
+def _byte_letters() -> dict[str, int]:
+    """The letters by which byte-level tokenizers write bytes: those that can be seen stand for
+    themselves, the others for the next ones behind 255."""
+    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in seen]
+    letters = {chr(byte): byte for byte in seen}
+    return letters | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+
+_LETTERS = _byte_letters()
+
+
+class TextStream:
+    """The text of the tokens of a tokenizer of the package tokenizers, without those that only
+    control, `controls`. Called with an id it gives what is whole with it."""
+
+    def __init__(self, tokenizer: Any, controls: frozenset[int]) -> None:
+        self._tokenizer, self._controls = tokenizer, controls
+        state = tokenizer.decoder
+        steps = [] if state is None else _steps(json.loads(state.__getstate__()))
+        self._bytes, self._stripped = _pieces(steps)
+        self._text = codecs.getincrementaldecoder("utf-8")("replace")
+        self._other = package("tokenizers").decoders.DecodeStream(skip_special_tokens=True)
+
+    def __call__(self, id: int) -> str:
+        if self._bytes is None:
+            with whole("the tokenizer"):
+                return self._other.step(self._tokenizer, id) or ""
+        token = self._tokenizer.id_to_token(id)
+        if token is None or id in self._controls:
+            return ""
+        text = self._text.decode(self._bytes(token))
+        while self._stripped and text:
+            self._stripped = self._stripped - 1 if text[0] == " " else 0
+            text = text.removeprefix(" ")
+        return text
+
+    def end(self) -> str:
+        """U+FFFD where the text ends within a character."""
+        return self._text.decode(b"", final=True)
+
+
+def _steps(decoder: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The steps of a decoder, one behind another."""
+    if decoder["type"] != "Sequence":
+        return [decoder]
+    return [step for each in decoder["decoders"] for step in _steps(each)]
+
+
+def _pieces(steps: list[Mapping[str, Any]]) -> tuple[Callable[[str], bytes] | None, int]:
+    """What makes bytes of a token, and how many spaces in front of a text go; None where the steps
+    are others than those of byte-level tokenizers and of SentencePiece's with bytes."""
+    kinds = {step["type"] for step in steps}
+    if kinds == {"ByteLevel"}:
+        return _of_letters, 0
+    if "ByteFallback" not in kinds or not kinds <= {"ByteFallback", "Replace", "Fuse", "Strip"}:
+        return None, 0
+    replaced, stripped = list[tuple[str, str]](), 0
+    for step in steps:
+        if step["type"] == "Replace":
+            if "String" not in step["pattern"]:
+                return None, 0
+            replaced.append((step["pattern"]["String"], step["content"]))
+        elif step["type"] == "Strip":
+            if (step["content"], step["stop"]) != (" ", 0):
+                return None, 0
+            stripped += step["start"]
+
+    def of_piece(token: str) -> bytes:
+        if byte := _BYTE.fullmatch(token):
+            return bytes([int(byte[1], 16)])
+        for old, new in replaced:
+            token = token.replace(old, new)
+        return token.encode()
+
+    return of_piece, stripped
+
+
+def _of_letters(token: str) -> bytes:
+    """The bytes of a token; one with other letters is a text."""
+    try:
+        return bytes(_LETTERS[letter] for letter in token)
+    except KeyError:
+        return token.encode()

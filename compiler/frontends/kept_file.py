@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from math import prod
 from typing import Any
 
@@ -36,6 +37,11 @@ class Kept:
         """`length` bytes at `offset`. CompileError: they are there no more."""
         raise NotImplementedError
 
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """What is read within is read of a file that is opened once. CompileError: as `read`."""
+        yield
+
     def literal(self, offset: int, shape: tuple[int, ...], dtype: DType) -> Literal:
         """The elements that lie there, each in whole bytes; many are read when they are used."""
         span = _Span(self, offset, dtype, shape)
@@ -48,6 +54,7 @@ class KeptFile(Kept):
 
     def __init__(self, open: Callable[[], Any], name: str) -> None:
         self._open, self.name = open, name
+        self._opened: Any = None
         with open() as file:
             facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode):
@@ -58,19 +65,34 @@ class KeptFile(Kept):
         data = np.empty(length, np.uint8)
         done = 0
         try:
-            with self._open() as file:
+            with nullcontext(self._opened) if self._opened else self._open() as file:
                 file.seek(offset)
                 while done < length and (count := file.readinto(data.data[done:])):
                     done += count
                 facts = _facts(os.fstat(file.fileno()))
         except (OSError, Error) as error:
-            raise CompileError(f"{self.name} cannot be read any more: {error}") from None
+            raise self._unreadable(error) from None
         self._require(done == length and facts == self._facts)
         return data
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        try:
+            self._opened = self._open()
+        except (OSError, Error) as error:
+            raise self._unreadable(error) from None
+        try:
+            yield
+        finally:
+            self._opened.close()
+            self._opened = None
 
     def check(self, file: Any) -> None:
         """CompileError: the open file is not the one that there was at first, or was changed."""
         self._require(_facts(os.fstat(file.fileno())) == self._facts)
+
+    def _unreadable(self, error: Exception) -> CompileError:
+        return CompileError(f"{self.name} cannot be read any more: {error}")
 
     def _require(self, is_same: bool) -> None:
         if not is_same:

@@ -12,6 +12,7 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,10 @@ class Archive:
             )
         self._weights = self._table("weights")
         self._constants = self._table("constants")
+
+    def opened(self) -> AbstractContextManager[None]:
+        """Tensors that are read within are read of a file that is opened once."""
+        return self._kept.opened()
 
     def tensor(self, name: str, is_constant: bool) -> Literal:
         """A weight, buffer or constant; a large one is read again when it is used. CompileError: it

@@ -70,15 +70,16 @@ def import_torch(
     while True:
         known = len(written)
         try:
-            module = _Import(
-                archive,
-                parameters == "external",
-                parameter_names or {},
-                survey,
-                written,
-                weights,
-                dim_names or {},
-            ).run()
+            with archive.opened():
+                module = _Import(
+                    archive,
+                    parameters == "external",
+                    parameter_names or {},
+                    survey,
+                    written,
+                    weights,
+                    dim_names or {},
+                ).run()
         except UnsupportedNode as error:  # beside nodes: these are reported together
             raise CompileError(f"{archive.what} cannot be compiled: {error}") from None
         except _MALFORMED as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ingot.compiler.frontends.kept_file import Kept, KeptBytes
@@ -37,6 +38,9 @@ class LiveArchive(Archive):
             }
             for items in self._folders
         )
+
+    def opened(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def _storage(self, name: str, is_constant: bool) -> tuple[Kept, int, int]:
         try:

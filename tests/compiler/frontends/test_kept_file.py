@@ -81,6 +81,30 @@ def test_another_file_is_an_error(change: Callable[[Path], object], tmp_path: Pa
         _ = literal.array
 
 
+@pytest.mark.parametrize("change", [_cut, _touch])
+def test_a_file_is_opened_once_where_many_parts_are_read(
+    change: Callable[[Path], object], tmp_path: Path
+) -> None:
+    path, files = tmp_path / "weights", list[Any]()
+    path.write_bytes(W.tobytes())
+
+    def opened() -> Any:
+        files.append(open_regular(path))
+        return files[-1]
+
+    file = KeptFile(opened, f"'{path}'")
+    files.clear()
+    with file.opened():
+        for row in (3, 1):
+            found = file.literal(row * W[0].nbytes, W[0].shape, dtype("f32"))
+            np.testing.assert_array_equal(found.array, W[row])
+        change(path)
+        with pytest.raises(CompileError, match="changed or cut while it was read"):
+            file.read(0, 4)
+    (only,) = files
+    assert only.closed
+
+
 @pytest.mark.parametrize("kind", ["file", "external", "program"])
 def test_sources_that_are_changed_before_their_weights_are_used_are_errors(
     kind: str, tmp_path: Path

@@ -48,6 +48,9 @@ MESSAGES = [
          "{{ x }}{% endif %}{% endfor %}", "123"),
         ("{% macro m(x, y='b') %}{{ x + y }}{% endmacro %}{{ m('a') * 2 }}{{ 2 ** 3 * 4 + 1 }}",
          "abab33"),
+        ("{{ x is defined }} {{ x is defined and not x }} {{ x | default('d') }} "
+         "{%- if x is not defined or x is none %}{{ messages[0].x is undefined }}{% endif %}",
+         "False False dTrue"),
         ("{{ 'on' if enable_thinking is defined and enable_thinking else 'off' }}", "on"),
         ("{% if documents is not none %}x{% endif %}{{ messages[2].tool_calls[0].arguments.x }}",
          "1"),
@@ -56,6 +59,83 @@ MESSAGES = [
 def test_what_templates_know(text: str, expected: str) -> None:
     values = {"messages": MESSAGES, "tools": [{"name": "f"}], "enable_thinking": True}
     assert render(text, {**values, "documents": None}) == expected
+
+
+_CALL = {"name": "f", "arguments": {"ort": "K\u00f6ln", "n": 1.5, "z": None, "b": True}}
+_TOOLS = [
+    {"type": "function", "function": {"name": "f", "description": "<a> & 'b'", "parameters": {
+        "type": "object", "required": ["ort"], "properties": {
+            "ort": {"type": "string", "enum": ["a", "b"]}, "n": {"type": ["integer", "null"]},
+            "l": {"type": "array", "items": {"type": "number"}}}}}},
+]  # fmt: skip
+_TALKS = [
+    [{"role": "user", "content": " hi \n"}],
+    [*MESSAGES[:2], {"role": "assistant", "content": "<t>\nx</t>\n\nyes "}, MESSAGES[3]],
+    [
+        MESSAGES[1],
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": _CALL}]},
+        *({"role": "tool", "content": f"{degrees}\xb0"} for degrees in (7, 8)),
+        MESSAGES[3],
+    ],
+    [{"role": "user", "content": [{"type": "text", "text": "t "}, {"type": "image"}]}],
+]
+_SHOWN = (
+    "{%- macro shown(c) %}{% if c is string %}{{ c | trim }}{% elif c is mapping %}{{ c | tojson }}"
+    "{% elif c is iterable %}{% for p in c %}{{ p.text if p.type == 'text' else '<' ~ p.type }}"
+    "{% endfor %}{% endif %}{% endmacro -%}\n"
+)
+_OF_FAMILIES = [
+    "{{ bos_token }}{%- if not day is defined %}{%- set day = strftime_now('%d %b %Y') %}"
+    "{%- endif %}"
+    "{% if messages[0].role == 'system' %}{% set first = messages[0].content | trim %}"
+    "{% set messages = messages[1:] %}{% else %}{% set first = '' %}{% endif %}{{ day }}\n"
+    "{{ first }}"
+    "{% if tools is not none %}{% for t in tools %}{{ t | tojson(indent=4) }}{% endfor %}"
+    "{% endif %}"
+    "{% for m in messages %}{% if 'tool_calls' in m %}{{ m.tool_calls[0].function | tojson }}"
+    "{% else %}{{ '<' + m['role'] + '>' + m['content'] | string }}{% endif %}{% endfor %}",
+    _SHOWN
+    + "{% set ns = namespace(last=-1) %}{% for m in messages[::-1] %}"
+    "{% if m.role == 'user' and ns.last < 0 %}{% set ns.last = loop.revindex0 %}{% endif %}"
+    "{% endfor %}\n    {% for m in messages %}\n{{ m.role }}:{{ shown(m.content) }}"
+    "{% if m.role == 'tool' and (loop.last or messages[loop.index0 + 1].role != 'tool') %};"
+    "{% endif %}"
+    "{% if loop.index0 > ns.last or thinks is defined and not thinks %}!{% endif %}{% endfor %}",
+    "{% set users = messages | selectattr('role', 'equalto', 'user') | list %}"
+    "{% for m in messages %}{% if m == users[-1] and tools %}{% for t in tools %}"
+    "{% for k, v in t.function.items() if k != 'name' %}{{ k ~ '=' }}"
+    "{{ v if v is string else v | tojson }}"
+    "{% if not loop.last %}, {% endif %}{% endfor %}{% endfor %}{% endif %}"
+    "{% if m.content is string %}{{ m.content.split('</t>')[-1].lstrip('\n') }}{% endif %}"
+    "{% for c in m.tool_calls or [] %}{% for k, v in c.function.arguments | dictsort %}"
+    "{{ k }}:{{ v | tojson if v is not string else v }}/{% endfor %}{% endfor %}{% endfor %}",
+    "{%- macro kind(p, needed) -%}{% if p.type == 'array' %}{{ kind(p['items'], []) }}[]"
+    "{% elif p.type == 'object' %}{% for n, q in p.properties.items() %}{{ n }}"
+    "{{ '' if n in needed else '?' }}: {{ kind(q, []) }}{% if not loop.last %}, {% endif %}"
+    "{% endfor %}"
+    "{% elif p.enum %}{{ p.enum | join(' | ') }}{% elif p.type is not string %}"
+    "{{ p.type | join('|') }}"
+    "{% else %}{{ p.type }}{% endif %}{%- endmacro -%}"
+    "{% for t in tools or [] %}{{ kind(t.function.parameters, t.function.parameters.required) }}"
+    "{% endfor %}{% for m in messages %}{% if m.role not in ['user', 'system', 'assistant'] %}"
+    "{{ raise_exception('role ' ~ m.role) }}{% endif %}{{ loop.cycle('a', 'b') }}{% endfor %}",
+]  # fmt: skip
+"""What templates of families are made of."""
+
+
+@pytest.mark.parametrize("text", _OF_FAMILIES)
+def test_conversations_are_those_of_transformers(text: str) -> None:
+    template_utils = pytest.importorskip("transformers.utils.chat_template_utils")
+    for talk in _TALKS:
+        for options in ({"tools": None}, {"tools": _TOOLS, "thinks": False}):
+            values = {"messages": talk, "bos_token": "<s>", **options}
+            try:
+                expected = template_utils._compile_jinja_template(text).render(**values)
+            except Exception as error:
+                with pytest.raises(ingot.InvalidArgument, match=str(error)):
+                    render(text, values)
+            else:
+                assert render(text, values) == expected
 
 
 def test_the_day_is_known() -> None:

@@ -73,8 +73,11 @@ def _inner(value: Any) -> Iterable[Any] | None:
         return (each for pair in value.items() for each in pair)
     if isinstance(value, (list, tuple, set, frozenset)):
         return value
-    attributes: dict[str, Any] | None = getattr(value, "_Namespace__attrs", None)
-    return None if attributes is None else list(attributes.values())
+    try:  # past what a value, as one that is not defined, says to names that it has not
+        attributes: dict[str, Any] = object.__getattribute__(value, "_Namespace__attrs")
+    except AttributeError:
+        return None
+    return list(attributes.values())
 
 
 def bound(name: str, given: Sequence[Any], options: Mapping[str, Any], weigh: Weigher) -> int:

@@ -21,12 +21,12 @@ from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lines import Lines, root_of, trace_operands
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder
+from ingot.compiler.kernels.schedule import guess
 from ingot.compiler.kernels.trace import Node, walk_nodes
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["CumulativeLowering", "CumulativeSchedule", "lower_cumulative"]
 
-_TOGETHER = 8  # vectors: of 1024 x 256, summed over rows, with AVX-512 one takes 210 us
 _WIDER = {"f16": "f32", "bf16": "f32", "f32": "f64"}
 
 
@@ -68,7 +68,8 @@ class CumulativeLowering:
             if isinstance(extent, int) and extent < min(self.lanes, 4):
                 self.lanes = 1
             else:
-                self.together = _TOGETHER
+                columns = guess(extent, function.symbols)
+                self.together = _together(columns, self.lanes, target.register_count // 2)
         self.builder = LoopBuilder()
         element = self.lines.element
         self.grid = self.lines.plan(
@@ -126,6 +127,13 @@ class CumulativeLowering:
         stored = b.convert(before if self.attributes.exclusive else after, self.type.dtype)
         b.store(memory, emitter.index(self.lines.element), stored, count)
         return after
+
+
+def _together(columns: int, lanes: int, most: int) -> int:
+    """Vectors of neighbouring lines at a time, as many as leave no other ones if some do. Sums over
+    the rows of 2048 x 2048 f32 take 1670 us with AVX-512 by 16 vectors, by 8 2050."""
+    fitting = [n for n in (16, 8, 4, 2) if n <= most and n * lanes <= columns]
+    return next((n for n in fitting if columns % (n * lanes) == 0), max(fitting, default=1))
 
 
 def _running(kind: str, element: DType) -> DType:

@@ -38,7 +38,15 @@ from ingot.compiler.kernels.table import (
 )
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.cpu.c_file import PrintedKernel, print_source, prototype
-from ingot.compiler.targets.cpu.c_text import access, literal, scalar_name, shift, stored, wrapped
+from ingot.compiler.targets.cpu.c_text import (
+    access,
+    converted,
+    literal,
+    scalar_name,
+    shift,
+    stored,
+    wrapped,
+)
 from ingot.compiler.targets.cpu.headers import with_needed
 from ingot.compiler.targets.cpu.tiles_text import dot_tiles
 from ingot.hal.errors import CompileError
@@ -376,9 +384,8 @@ class _Printer(CStructure):
 
     def _convert(self, op: Op) -> str:
         source = op.operands[0]
-        lanes = lanes_of(source)
+        lanes, name = lanes_of(source), self._name(source)
         old, new = dtype_of(source), dtype_of(op.result)
-        name = self._name(source)
         if old == new:
             if lanes > 1 and old.is_boolean:
                 self.mask_bits[op.result] = self.mask_bits[source]
@@ -400,18 +407,11 @@ class _Printer(CStructure):
             if rounded and lanes > 1 and from_name == "f32" and new.bits == 8:
                 return f"convert_even_f32_{target}x{lanes}({self._name(rounded.operands[0])})"
             return f"convert_{from_name}_{target}{self._suffix(lanes)}({name})"
-        if from_name == target:
-            text = name
-        elif lanes == 1:
-            text = f"({target}){name}"
-        else:
+        if lanes > 1:
             self._include(lanes)
-            if old.is_integer and old.bits < 32 and (new.is_float or new.bits == 32):
-                name = f"widen_{from_name}x{lanes}({name})"  # gcc: else lane by lane
-            if old.is_integer and new.is_integer:
-                text = wrapped(name, old.bits, target, lanes)
-            else:
-                text = f"__builtin_convertvector({name}, {target}x{lanes})"
+            text = converted(name, from_name, target, lanes)
+        else:
+            text = name if from_name == target else f"({target}){name}"
         return self._rounded(text, "convert", new, lanes)
 
     def _bitcast(self, op: Op) -> str:

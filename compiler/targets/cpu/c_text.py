@@ -4,6 +4,7 @@ move."""
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from ingot.compiler.ir import MemoryType, Op, Value, defined_by
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
@@ -11,7 +12,16 @@ from ingot.compiler.kernels.table import Constant
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
-__all__ = ["MEMORY_TYPES", "access", "literal", "scalar_name", "shift", "stored", "wrapped"]
+__all__ = [
+    "MEMORY_TYPES",
+    "access",
+    "converted",
+    "literal",
+    "scalar_name",
+    "shift",
+    "stored",
+    "wrapped",
+]
 
 _SUPPORTED = {"i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16"} | {
     "f32",
@@ -50,6 +60,25 @@ def wrapped(name: str, bits: int, target: str, lanes: int) -> str:
     if bits < 4 * width:
         return f"__builtin_convertvector({name}, {target}x{lanes})"
     return f"({target}x{lanes})narrow_i{bits}_i{width}x{lanes}((i{bits}x{lanes}){name})"
+
+
+def converted(name: str, source: str, target: str, lanes: int) -> str:
+    """A vector of numbers as those of another type; no floats as integers."""
+    is_integer, bits = target[0] in "iu", int(target[1:])
+    steps = [source]
+    if source in ("u8", "i8", "u16", "i16") and (bits >= 32 or not is_integer):
+        steps.append("i32")
+    if steps[-1] in ("i32", "u32") and is_integer and bits == 64:
+        steps.append("i64")
+    elif steps[-1] in ("i32", "f32") and target == "f64":
+        steps.append("f64")
+    for before, after in pairwise(steps):
+        name = f"widen_{before}_{after}x{lanes}({name})"
+    if steps[-1] == target:
+        return name
+    if is_integer:
+        return wrapped(name, int(steps[-1][1:]), target, lanes)
+    return f"__builtin_convertvector({name}, {target}x{lanes})"
 
 
 def stored(memory: Value) -> str:

@@ -336,24 +336,46 @@ INGOT_INLINE i64 N(first_i64)(N(i64) mask, N(i64) values) {
   return value;
 }
 
-/* Bytes as i32. gcc takes the general form apart when they come from memory. */
-#define INGOT_WIDEN(type, value)                                                              \
-  INGOT_INLINE N(i32) N(widen_##type)(N(type) a) { return value; }
+/* Wider lanes. gcc takes the general form apart. */
+#define INGOT_WIDEN(from, to, value)                                                          \
+  INGOT_INLINE N(to) N(widen_##from##_##to)(N(from) a) { return value; }
 #if defined(__AVX512F__) && L == 16 && !defined(__clang__)
 #define INGOT_BYTES(a) ((char __attribute__((vector_size(16))))(a))
-INGOT_WIDEN(u8, __builtin_ia32_pmovzxbd512_mask(INGOT_BYTES(a), (N(i32)){0}, (u16)-1))
-INGOT_WIDEN(i8, __builtin_ia32_pmovsxbd512_mask(INGOT_BYTES(a), (N(i32)){0}, (u16)-1))
+#define INGOT_TO_I32(name, a) __builtin_ia32_pmov##name##512_mask(a, (N(i32)){0}, (u16)-1)
+INGOT_WIDEN(u8, i32, INGOT_TO_I32(zxbd, INGOT_BYTES(a)))
+INGOT_WIDEN(i8, i32, INGOT_TO_I32(sxbd, INGOT_BYTES(a)))
+INGOT_WIDEN(u16, i32, INGOT_TO_I32(zxwd, (N(i16))a))
+INGOT_WIDEN(i16, i32, INGOT_TO_I32(sxwd, a))
 #elif defined(__AVX2__) && L == 8 && !defined(__clang__)
 #define INGOT_BYTES(a) \
   ((char __attribute__((vector_size(16))))(i64 __attribute__((vector_size(16)))){(i64)(a), 0})
-INGOT_WIDEN(u8, __builtin_ia32_pmovzxbd256(INGOT_BYTES(a)))
-INGOT_WIDEN(i8, __builtin_ia32_pmovsxbd256(INGOT_BYTES(a)))
+INGOT_WIDEN(u8, i32, __builtin_ia32_pmovzxbd256(INGOT_BYTES(a)))
+INGOT_WIDEN(i8, i32, __builtin_ia32_pmovsxbd256(INGOT_BYTES(a)))
+INGOT_WIDEN(u16, i32, __builtin_ia32_pmovzxwd256((N(i16))a))
+INGOT_WIDEN(i16, i32, __builtin_ia32_pmovsxwd256(a))
 #else
-INGOT_WIDEN(u8, __builtin_convertvector(a, N(i32)))
-INGOT_WIDEN(i8, __builtin_convertvector(a, N(i32)))
+INGOT_WIDEN(u8, i32, __builtin_convertvector(a, N(i32)))
+INGOT_WIDEN(i8, i32, __builtin_convertvector(a, N(i32)))
+INGOT_WIDEN(u16, i32, __builtin_convertvector(a, N(i32)))
+INGOT_WIDEN(i16, i32, __builtin_convertvector(a, N(i32)))
 #endif
-INGOT_WIDEN(u16, __builtin_convertvector(a, N(i32)))
-INGOT_WIDEN(i16, __builtin_convertvector(a, N(i32)))
+#if defined(__AVX512F__) && L == 8 && !defined(__clang__)
+#define INGOT_LONGS ((long long __attribute__((vector_size(64)))){0})
+INGOT_WIDEN(i32, i64, (N(i64))__builtin_ia32_pmovsxdq512_mask(a, INGOT_LONGS, (u8)-1))
+INGOT_WIDEN(u32, i64, (N(i64))__builtin_ia32_pmovzxdq512_mask((N(i32))a, INGOT_LONGS, (u8)-1))
+INGOT_WIDEN(i32, f64, __builtin_ia32_cvtdq2pd512_mask(a, (N(f64)){0}, (u8)-1))
+INGOT_WIDEN(f32, f64, __builtin_ia32_cvtps2pd512_mask(a, (N(f64)){0}, (u8)-1, 4))
+#elif defined(__AVX2__) && L == 4 && !defined(__clang__)
+INGOT_WIDEN(i32, i64, (N(i64))__builtin_ia32_pmovsxdq256(a))
+INGOT_WIDEN(u32, i64, (N(i64))__builtin_ia32_pmovzxdq256((N(i32))a))
+INGOT_WIDEN(i32, f64, __builtin_ia32_cvtdq2pd256(a))
+INGOT_WIDEN(f32, f64, __builtin_ia32_cvtps2pd256(a))
+#else
+INGOT_WIDEN(i32, i64, __builtin_convertvector(a, N(i64)))
+INGOT_WIDEN(u32, i64, __builtin_convertvector(a, N(i64)))
+INGOT_WIDEN(i32, f64, __builtin_convertvector(a, N(f64)))
+INGOT_WIDEN(f32, f64, __builtin_convertvector(a, N(f64)))
+#endif
 
 /* Integers to a quarter or less of their width, modulo 2^n. gcc takes one step apart where the
  * machine has no instruction for it. */
@@ -411,7 +433,7 @@ IF(i64, INGOT_INLINE N(i64) N(convert_f64_i64)(N(f64) a) {
   return value | ((a < -0x1p63) & INT64_MIN);
 })
 IF(i64, INGOT_INLINE N(i64) N(convert_f32_i64)(N(f32) a) {
-  return N(convert_f64_i64)(__builtin_convertvector(a, N(f64)));
+  return N(convert_f64_i64)(N(widen_f32_f64)(a));
 })
 #else
 IF(i64, INGOT_LANEWISE1(f32, i64, convert_f32_i64))

@@ -6,7 +6,7 @@ call in a body's nodes, so that the importer can walk a body as it walks a graph
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx
 
@@ -96,17 +96,20 @@ def bind_attributes(function: onnx.FunctionProto, call: onnx.NodeProto) -> list[
     """The body's nodes with the attributes of `call`, or else their defaults, put in."""
     given = {attribute.name: attribute for attribute in function.attribute_proto}
     given |= {attribute.name: attribute for attribute in call.attribute}
-    bound: list[onnx.NodeProto] = []
-    for node in function.node:
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
-        del copy.attribute[:]
-        for attribute in node.attribute:
-            if not attribute.ref_attr_name:
-                copy.attribute.add().CopyFrom(attribute)
-            elif attribute.ref_attr_name in given:
-                added = copy.attribute.add()
-                added.CopyFrom(given[attribute.ref_attr_name])
-                added.name = attribute.name
-        bound.append(copy)
-    return bound
+    body = onnx.GraphProto(node=function.node)
+    _bind(body, given)
+    return list(body.node)
+
+
+def _bind(graph: onnx.GraphProto, given: Mapping[str, onnx.AttributeProto]) -> None:
+    for node in graph.node:
+        for place, attribute in reversed(list(enumerate(node.attribute))):
+            own, name = attribute.name, attribute.ref_attr_name
+            if name in given:
+                attribute.CopyFrom(given[name])
+                attribute.name = own
+            elif name:
+                del node.attribute[place]
+            else:
+                for inner in (attribute.g, *attribute.graphs):
+                    _bind(inner, given)

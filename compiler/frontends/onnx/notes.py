@@ -28,6 +28,8 @@ from ingot.hal.errors import CompileError
 
 __all__ = ["Notes", "op_name"]
 
+_INSTEAD = {"ImageDecoder": "decode images before the call, which takes their pixels"}
+
 
 def op_name(node: onnx.NodeProto) -> str:
     """The op with its domain, unless that is the default one."""
@@ -63,7 +65,7 @@ class Notes:
         if normalize_domain(node.domain):
             advice += f"{ADVICE}, or export the model with ops of the default domain only"
         else:
-            advice += "rewrite the layer with other ops"
+            advice += _INSTEAD.get(node.op_type, "rewrite the layer with other ops")
         self.report(node, inputs, location, advice)
 
     def report(

@@ -107,6 +107,21 @@ def root_mean_square_normalization(node: Node) -> tuple[Value | None, ...]:
     return narrow(node, node.op("mul", normal, scale), node.input(1)), kept
 
 
+@lowering("MeanVarianceNormalization")
+def mean_variance_normalization(node: Node) -> Value:
+    """(x - mean) / (deviation + 1e-9). The standard's own body is one of f32 alone."""
+    x = widen(node, node.input(0))
+    rank = type_of(x).rank
+    given = node.integers("axes")
+    listed = (0, 2, 3) if given is None else given or range(rank)
+    axes = sorted({node.normalize_axis(axis, rank) for axis in listed})
+    centered, _ = center(node, x, axes)
+    deviation = node.op("sqrt", mean(node, node.op("mul", centered, centered), axes))
+    shifted = node.op("add", deviation, node.fill(1e-9, like=deviation))
+    spread = node.broadcast_back(shifted, shape_of(x), axes)
+    return narrow(node, node.op("div", centered, spread), node.input(0))
+
+
 @lowering("InstanceNormalization")
 def instance_normalization(node: Node) -> Value:
     x = widen(node, node.input(0))
@@ -209,9 +224,20 @@ def log_softmax_of_trailing_axes(node: Node) -> Value:
 
 @lowering("Hardmax", since=13)
 def hardmax(node: Node) -> Value:
-    """1 at the first greatest element along the axis, 0 elsewhere."""
+    return _first_greatest(node, node.input(0), node.axis(-1, type_of(node.input(0)).rank))
+
+
+@lowering("Hardmax")
+def hardmax_of_trailing_axes(node: Node) -> Value:
     x = node.input(0)
-    axis = node.axis(-1, type_of(x).rank)
+    shape = shape_of(x)
+    axis = node.axis(1, len(shape))
+    rows = node.reshape(x, (*shape[:axis], dims.product(shape[axis:])))
+    return node.reshape(_first_greatest(node, rows, axis), shape)
+
+
+def _first_greatest(node: Node, x: Value, axis: int) -> Value:
+    """1 at the first greatest element along the axis, 0 elsewhere."""
     first = node.op("arg_max", x, axis=axis, dtype=dtype("i64"), last=False)
     places = node.op("iota", dtype=dtype("i64"), shape=shape_of(x), axis=axis)
     hot = node.compare("eq", node.broadcast_back(first, shape_of(x), [axis]), places)

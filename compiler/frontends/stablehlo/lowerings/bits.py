@@ -14,6 +14,8 @@ from ingot.hal.spec import DTYPES, DType, dtype
 __all__: list[str] = []
 
 _BYTE = dtype("u8")
+_WIDER = dict.fromkeys(["f8e5m2", "f8e5m2fnuz"], "f16")
+"""Floats of a byte whose precision XLA reduces as that of halves, and not as that of f32."""
 
 
 @lowering("bitcast_convert")
@@ -100,9 +102,9 @@ def _split(builder: Builder, codes: Value, own: int, wanted: int) -> Value:
 def _check_precision(op: SourceOp, program: SourceProgram) -> str | None:
     type = op.operands[0].type
     if isinstance(type, TensorType) and not (
-        type.element in DTYPES and dtype(type.element).fraction
+        type.element in DTYPES and dtype(type.element).kind == "f"
     ):
-        return f"a reduced precision of {type.element}; convert to f32 first"
+        return f"a reduced precision of {type.element}, which is no real float"
     exponent = op.attributes.get("exponent_bits")
     return None if isinstance(exponent, int) and exponent >= 1 else "no exponent bits"
 
@@ -112,10 +114,17 @@ def reduce_precision(context: Context, op: SourceOp) -> Value:
     """x with fewer bits of mantissa, rounded to even, and of exponent: what is beyond becomes
     infinite, what is below the least normal number 0."""
     x, builder = context.operand(op, 0), context.builder
-    own: DType = x.dtype
-    mantissa = own.fraction
     kept, exponent = int(op.attributes["mantissa_bits"]), int(op.attributes["exponent_bits"])
-    width = own.bits
+    own: DType = x.dtype
+    if own.fraction:
+        return _reduced(builder, x, kept, exponent)
+    wide = builder.value("convert", x, dtype=dtype(_WIDER.get(own.name, "f32")))
+    return builder.value("convert", _reduced(builder, wide, kept, exponent), dtype=own)
+
+
+def _reduced(builder: Builder, x: Value, kept: int, exponent: int) -> Value:
+    own: DType = x.dtype
+    mantissa, width = own.fraction, own.bits
     shape = getattr(x.type, "shape", ())
     unsigned = dtype(f"u{width}")
 

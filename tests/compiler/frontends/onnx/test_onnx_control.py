@@ -10,8 +10,8 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto
-from onnx.helper import make_function, make_graph, make_node, make_opsetid
+from onnx import AttributeProto, TensorProto
+from onnx.helper import make_attribute, make_function, make_graph, make_node, make_opsetid
 
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
@@ -278,16 +278,25 @@ def test_branches_and_loops_nest() -> None:
     check(model, *({"x": X, "n": np.array(n)} for n in (0, 1, 4)))
 
 
-def test_a_function_of_the_model_may_branch() -> None:
+def test_a_function_of_the_model_may_branch_and_its_branches_know_its_attributes() -> None:
     negated = body([Node("Neg", ["a"], ["n"])], [], [value("n")])
-    kept = body([Node("Identity", ["a"], ["k"])], [], [value("k")])
+    slope = AttributeProto(name="alpha", ref_attr_name="slope", type=AttributeProto.FLOAT)
+    bent = Node("LeakyRelu", ["a"], ["k"])
+    bent.attribute.append(slope)
     nodes = [
         Node("ReduceSum", ["a"], ["s"], keepdims=0),
         Node("Cast", ["s"], ["p"], to=BOOL),
-        Node("If", ["p"], ["r"], then_branch=negated, else_branch=kept),
+        Node("If", ["p"], ["r"], then_branch=body([bent], [], [value("k")]), else_branch=negated),
     ]
-    function = make_function("own", "Flip", ["a"], ["r"], nodes, [make_opsetid("", 17)])
-    model = model_of([Node("Flip", ["x"], ["y"], domain="own")], [value("x", (2, 3))], [value("y")])
+    function = make_function(
+        *("own", "Flip", ["a"], ["r"], nodes, [make_opsetid("", 17)]),
+        attribute_protos=[make_attribute("slope", 0.5)],
+    )
+    calls = [
+        Node("Flip", ["x"], ["h"], domain="own"),
+        Node("Flip", ["h"], ["y"], domain="own", slope=0.25),
+    ]
+    model = model_of(calls, [value("x", (2, 3))], [value("y")])
     model.functions.append(function)
     model.opset_import.append(make_opsetid("own", 1))
     check(model, {"x": X}, {"x": X * 0})

@@ -40,8 +40,8 @@ def test_all_missing_ops_are_listed_at_once_with_layer_dtype_and_shape() -> None
     message = str(caught.value)
     assert "3 problems" in message
     assert (
-        "layer 'photo': ImageDecoder(f32[2,3]): ImageDecoder of opset 20 is not supported"
-        in message
+        "layer 'photo': ImageDecoder(f32[2,3]): ImageDecoder of opset 20 is not supported; "
+        "decode images before the call, which takes their pixels" in message
     )
     assert "layer 'words': StringSplit(f32[2,3])" in message
     assert "layer 'again': RegexFullMatch(" in message

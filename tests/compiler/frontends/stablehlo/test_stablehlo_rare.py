@@ -15,6 +15,7 @@ import ingot
 from tests.support.devices import load_best
 from tests.support.stablehlo_cases import (
     artifact,
+    check,
     check_compiled,
     export,
     integers,
@@ -71,6 +72,18 @@ def test_precision_is_reduced_as_xla_does() -> None:
     results = load_best(export(model, x, h))(x, h)
     for size, one, other in zip([*sizes, "f16"], results, jax.jit(model)(x, h), strict=True):
         np.testing.assert_array_equal(one.numpy(), np.asarray(other), err_msg=str(size))
+
+
+def test_precision_of_narrow_floats_is_reduced_as_xla_does() -> None:
+    sizes = [(5, 2), (5, 10), (4, 1), (3, 7), (8, 23), (2, 0)]
+    kinds = [name for name in dir(ml_dtypes) if name.startswith("float8")]
+    every = [np.arange(256, dtype=np.uint8).view(name) for name in kinds]
+    every.append(np.arange(16, dtype=np.uint8).view("float4_e2m1fn"))
+
+    def model(*every: Any) -> Any:
+        return [lax.reduce_precision(x, *size) for x in every for size in sizes]
+
+    check(model, *every)
 
 
 def test_triangular_systems_and_factors() -> None:

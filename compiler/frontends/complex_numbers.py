@@ -141,13 +141,26 @@ def _conjugate(c: Complex, z: Parts) -> Parts:
     return z[0], c.op("neg", z[1])
 
 
+def _scaled(c: Complex, name: str, x: Value, size: Value, angle: Value) -> Value:
+    """size times `angle`, a sine or cosine, where size is exp, cosh or sinh of x; of a large x in
+    two steps, as the product may be in range where size is not."""
+    length = x if name == "exp" else c.op("abs", x)
+    large = c.compare("gt", length, c.like(80 if c.dtype(x).bits == 32 else 700, x))
+    root = c.op("exp", c.scale(0.5, length))
+    first = root if name == "exp" else c.scale(0.5, root)
+    if name == "sinh":
+        first = c.op("mul", first, c.op("sign", x))
+    product = c.op("mul", c.op("select", large, first, size), angle)
+    return c.op("select", large, c.op("mul", product, root), product)
+
+
 def _along(c: Complex, name: str, x: Value, angle: Value) -> Value:
     """A function of x times cos(angle): if the angle is not finite, 0 and what infinity has made
     stay as they are."""
     size, cosine = c.op(name, x), c.op("cos", angle)
     fixed = c.op("or", c.compare("eq", size, c.like(0, size)), c.op("is_inf", x))
     fixed = c.op("and", fixed, c.op("is_nan", cosine))
-    return c.op("select", fixed, size, c.op("mul", size, cosine))
+    return c.op("select", fixed, size, _scaled(c, name, x, size, cosine))
 
 
 def _across(c: Complex, name: str, x: Value, angle: Value) -> Value:
@@ -156,7 +169,7 @@ def _across(c: Complex, name: str, x: Value, angle: Value) -> Value:
     endless = c.op("not", c.op("is_finite", size))
     flat = c.op("and", c.compare("eq", angle, zero), endless)
     none = c.op("and", c.compare("eq", size, zero), c.op("is_nan", sine))
-    result = c.op("select", none, size, c.op("mul", size, sine))
+    result = c.op("select", none, size, _scaled(c, name, x, size, sine))
     signed = c.op("select", c.compare("lt", size, zero), c.op("neg", angle), angle)
     return c.op("select", flat, signed, result)
 
@@ -270,14 +283,14 @@ def _cosine(c: Complex, z: Parts) -> Parts:
 
 
 def _hyperbolic_tangent(c: Complex, z: Parts) -> Parts:
-    """(t (1 + s^2), s (1 - t^2)) / (1 + (t s)^2) with t = tanh a, s = tan b."""
+    """(t (1 + s^2), s / cosh(a)^2) / (1 + (t s)^2) with t = tanh a, s = tan b."""
     t, s = c.op("tanh", z[0]), c.op("tan", z[1])
     one = c.like(1, t)
     square, product = c.op("mul", s, s), c.op("mul", t, s)
     size = c.op("add", one, c.op("mul", product, product))
     real = c.op("div", c.op("mul", t, c.op("add", one, square)), size)
-    rest = c.op("sub", one, c.op("mul", t, t))
-    imaginary = c.op("div", c.op("mul", s, rest), size)
+    rest = c.op("div", one, c.op("cosh", z[0]))
+    imaginary = c.op("div", c.op("mul", s, c.op("mul", rest, rest)), size)
     zero, endless = c.like(0, t), c.op("is_inf", z[0])
     flat = c.op("select", c.op("is_nan", s), zero, c.op("mul", s, zero))
     imaginary = c.op("select", endless, flat, imaginary)
@@ -329,10 +342,17 @@ def _endless(c: Complex, z: Parts) -> Value:
 
 
 def _grown(c: Complex, z: Parts, a: Parts, b: Parts) -> Value:
-    """asinh of the imaginary part of conj(a) b; infinite where z is, with the sign of its own."""
+    """asinh of the imaginary part of conj(a) b; infinite where z is, with the sign of its own. What
+    is large is halved in both factors, so that it stays in range: asinh x is log 4 + asinh(x / 4).
+    """
+    large = c.compare("gt", c.op("max", *(c.op("abs", part) for part in z)), c.like(2.0**64, z[0]))
+    factor = c.op("select", large, c.like(0.5, z[0]), c.like(1, z[0]))
+    a, b = (tuple(c.op("mul", part, factor) for part in each) for each in (a, b))
     cross = c.op("sub", c.op("mul", a[0], b[1]), c.op("mul", a[1], b[0]))
     infinity = with_sign(c, c.like(math.inf, cross), z[1])
-    return c.op("select", _endless(c, z), infinity, c.op("asinh", cross))
+    area = c.op("asinh", cross)
+    more = c.op("add", area, with_sign(c, c.like(math.log(4), cross), cross))
+    return c.op("select", _endless(c, z), infinity, c.op("select", large, more, area))
 
 
 def _arc_sine(c: Complex, z: Parts) -> Parts:

@@ -21,13 +21,14 @@ UNARY = [
     "negative", "positive", "real", "reciprocal", "sign", "sin", "sinh", "sqrt", "square", "tan",
     "tanh",
 ]  # fmt: skip
+INVERSE = ["acos", "acosh", "asin", "asinh", "atan", "atanh"]
 
 
 def test_functions_of_one_operand() -> None:
     check(lambda xp, z: [getattr(xp, name)(z) for name in UNARY], Z, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["acos", "acosh", "asin", "asinh", "atan", "atanh", "sqrt"])
+@pytest.mark.parametrize("name", [*INVERSE, "sqrt"])
 def test_branch_cuts_are_those_of_numpy(name: str) -> None:
     """Beside the axes, on both sides, and at zeros with a sign."""
     zeros = np.array([0.0, -0.0, 1e-7, -1e-7, 0.5, -0.5, 2.0, -2.0])
@@ -38,6 +39,20 @@ def test_branch_cuts_are_those_of_numpy(name: str) -> None:
         found, wanted = run(lambda z: getattr(ops, name)(z), z)[0], getattr(np, name)(z)
     usual = np.isfinite(wanted) & ((zeros != 0)[:, None] & (zeros != 0))
     np.testing.assert_allclose(found[usual], wanted[usual], rtol=1e-9, atol=1e-12)
+
+
+def test_what_is_in_range_has_its_digits_where_parts_of_formulas_are_not() -> None:
+    """Near the greatest f32, and where e^x is out of range but not its product with a sine."""
+    sizes = np.array([1e-10, 0.5, 3, 10, 44, 89.6, 100, 170, 1e20, 1e38, 3.4e38], np.float32)
+    parts = np.concatenate([sizes, -sizes])
+    z = (parts + 1j * parts[:, None]).astype(np.complex64)
+    names = [*INVERSE, "cos", "cosh", "exp", "sin", "sinh", "sqrt", "tan", "tanh"]
+    results = run(lambda z: [getattr(ops, name)(z) for name in names], z)
+    for name, found in zip(names, results, strict=True):
+        with np.errstate(all="ignore"):
+            wanted = getattr(np, name)(z.astype(np.complex128)).astype(np.complex64)
+        for a, b in ((found.real, wanted.real), (found.imag, wanted.imag)):
+            np.testing.assert_allclose(a, b, 1e-4, 1e-37, err_msg=name)
 
 
 def test_zeros_infinities_and_nan_give_what_they_give_in_numpy() -> None:

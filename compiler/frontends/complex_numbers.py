@@ -347,7 +347,8 @@ def _grown(c: Complex, z: Parts, a: Parts, b: Parts) -> Value:
     """
     large = c.compare("gt", c.op("max", *(c.op("abs", part) for part in z)), c.like(2.0**64, z[0]))
     factor = c.op("select", large, c.like(0.5, z[0]), c.like(1, z[0]))
-    a, b = (tuple(c.op("mul", part, factor) for part in each) for each in (a, b))
+    a = c.op("mul", a[0], factor), c.op("mul", a[1], factor)
+    b = c.op("mul", b[0], factor), c.op("mul", b[1], factor)
     cross = c.op("sub", c.op("mul", a[0], b[1]), c.op("mul", a[1], b[0]))
     infinity = with_sign(c, c.like(math.inf, cross), z[1])
     area = c.op("asinh", cross)

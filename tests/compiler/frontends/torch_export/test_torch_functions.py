@@ -1,5 +1,5 @@
-"""Functions that torch's core opset does not have - linear algebra, special functions, distinct
-elements - against eager torch, real and complex."""
+"""Functions that torch's core opset does not have - distinct and counted elements, regions of
+images, numbers of sizes, ops that are a few others - against eager torch."""
 
 from __future__ import annotations
 
@@ -14,221 +14,11 @@ import pytest
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
 from ingot.hal.errors import CompileError, InvalidArgument
-from ingot.hal.spec import dtype as dtype_of
 from tests.support.devices import load_best
+from tests.support.torch_calls import Calls, check, drawn, leaves, torch
 
-pytest.importorskip("torch.export")  # a folder that is called torch is none
-torch = import_module("torch")
 F = torch.nn.functional
-L = torch.linalg
 S = torch.special
-
-
-class Calls(torch.nn.Module):  # type: ignore[misc, name-defined]
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors: Any) -> Any:
-        return self.function(*tensors)
-
-
-def leaves(results: Any) -> list[Any]:
-    found = torch.utils._pytree.tree_leaves(results)
-    return [torch.as_tensor(each).resolve_conj().numpy() for each in found]
-
-
-def check(function: Callable[..., Any], *tensors: Any, near: float = 1e-4) -> None:
-    program = torch.export.export(Calls(function), tensors, strict=False)
-    with np.errstate(all="ignore"):
-        found = interpret(read_source(program), "main", [each.numpy() for each in tensors])
-    for a, b in zip(found, leaves(function(*tensors)), strict=True):
-        assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_allclose(a, b, near, near)
-
-
-def drawn(*shape: int, dtype: Any = torch.float32) -> Any:
-    torch.manual_seed(sum(shape))
-    return torch.randn(*shape, dtype=dtype)
-
-
-def rebuilt(values: Any, vectors: Any) -> Any:
-    return vectors @ torch.diag_embed(values.to(vectors.dtype)) @ L.inv(vectors)
-
-
-SQUARE: dict[str, Any] = {
-    "inv": lambda a, b: (L.inv(a), torch.inverse(a)),
-    "inv_ex": lambda a, b: (L.inv_ex(a), L.inv_ex(a[..., :0, :0])),
-    "solve": lambda a, b: (L.solve(a, b), L.solve(a, b.mT, left=False), L.solve(a, a[..., 0])),
-    "det": lambda a, b: (L.det(a), L.slogdet(a)),
-    "lu_solve": lambda a, b: L.lu_solve(*L.lu_factor(a), b),
-    "lu_solve_adjoint": lambda a, b: L.lu_solve(*L.lu_factor(a), b, adjoint=True),
-    "lu_solve_right": lambda a, b: L.lu_solve(*L.lu_factor(a), b.mT, left=False),
-    "solve_triangular": lambda a, b: L.solve_triangular(a, b, upper=True),
-    "unit_triangle": lambda a, b: L.solve_triangular(
-        a, b.mT, upper=False, left=False, unitriangular=True
-    ),
-    "eig": lambda a, b: rebuilt(*L.eig(a)),
-    "eigvals": lambda a, b: L.eigvals(a).abs().sort(-1)[0],
-    "matrix_exp": lambda a, b: L.matrix_exp(a * 2),
-    "matrix_power": lambda a, b: L.matrix_power(a, -3),
-    "cond": lambda a, b: L.cond(a),
-}
-TALL: dict[str, Any] = {
-    "lu": lambda a: (L.lu(a), torch.lu_unpack(*L.lu_factor(a))),
-    "qr": lambda a: (L.qr(a), L.qr(a, "complete"), L.qr(a, "r").R),
-    "reflectors": lambda a: (torch.geqrf(a), L.householder_product(*torch.geqrf(a))),
-    "ormqr": lambda a: torch.ormqr(*torch.geqrf(a), a, transpose=True),
-    "svd": lambda a: (lambda u, s, vh: (s, (u * s[..., None, :]) @ vh))(*L.svd(a, False)),
-    "svdvals": lambda a: (L.svdvals(a), L.matrix_norm(a, "nuc"), L.matrix_norm(a, 2)),
-    "pinv": lambda a: (L.pinv(a), L.matrix_rank(a)),
-    "cross": lambda a: L.cross(a, a.flip(-2)),
-}
-DEFINITE: dict[str, Any] = {
-    "cholesky": lambda a, b: (L.cholesky(a), L.cholesky(a, upper=True), L.cholesky_ex(a)),
-    "cholesky_solve": lambda a, b: torch.cholesky_solve(b, L.cholesky(a)),
-    "cholesky_inverse": lambda a, b: torch.cholesky_inverse(L.cholesky(a)),
-    "eigh": lambda a, b: (L.eigvalsh(a), rebuilt(*L.eigh(a, UPLO="U"))),
-    "pinv": lambda a, b: L.pinv(a, hermitian=True),
-    "roots": lambda a, b: (L.matrix_sqrth(a), L.polar(a), L.polar(b)),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
-@pytest.mark.parametrize("name", SQUARE)
-def test_square_matrices_agree(name: str, dtype: Any) -> None:
-    check(SQUARE[name], drawn(2, 1, 4, 4, dtype=dtype), drawn(2, 4, 2, dtype=dtype), near=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
-@pytest.mark.parametrize("name", TALL)
-def test_tall_matrices_agree(name: str, dtype: Any) -> None:
-    check(TALL[name], drawn(2, 5, 3, dtype=dtype), near=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
-@pytest.mark.parametrize("name", DEFINITE)
-def test_definite_matrices_agree(name: str, dtype: Any) -> None:
-    a = drawn(2, 4, 4, dtype=dtype)
-    check(DEFINITE[name], a @ a.mH + torch.eye(4), drawn(2, 4, 2, dtype=dtype), near=1e-3)
-
-
-WHOLE = torch.arange(-4.0, 5.0)
-REAL = torch.cat([drawn(60) * 4, torch.tensor([0.5, 20.0, -20.0])])
-POSITIVE = torch.cat([REAL.abs() + 1e-3, torch.tensor([1.0, 2.0])])
-UNIT = torch.cat([torch.linspace(-1, 1, 41), torch.tensor([1 - 1e-6, 1.5])])
-SPECIAL: dict[str, tuple[Any, ...]] = {
-    "lgamma": (torch.lgamma, torch.cat([REAL, WHOLE])),
-    "digamma": (lambda x: (S.digamma(x), S.digamma(x[:3].long().abs() + 1)), REAL),
-    "digamma_poles": (torch.digamma, WHOLE),
-    "polygamma": (lambda x: (S.polygamma(1, x), torch.polygamma(0, x)), REAL[:60]),
-    "higher_polygamma": (lambda x: (S.polygamma(2, x), S.polygamma(3, x)), POSITIVE[5:] + 0.5),
-    "multigammaln": (lambda x: S.multigammaln(x + 2, 3), POSITIVE),
-    "zeta": (lambda x: S.zeta(x + 1.1, x * 3), POSITIVE),
-    "negative_zeta": (lambda x: S.zeta(torch.full_like(x, 3.0), x), REAL),
-    "i0": (lambda x: (torch.i0(x), S.i0e(x), S.i1(x), S.i1e(x)), REAL),
-    "erf": (lambda x: (torch.erfc(x), S.erfcx(x / 3), S.ndtr(x), S.log_ndtr(x)), REAL),
-    "erfinv": (torch.erfinv, UNIT),
-    "ndtri": (S.ndtri, torch.cat([UNIT, torch.tensor([1e-30])])),
-    "gammainc": (lambda a: (S.gammainc(a, a.flip(0)), S.gammaincc(a, a.flip(0))), POSITIVE),
-    "entr": (lambda x: (S.entr(x), S.xlog1py(x, x), torch.xlogy(x, x), torch.sinc(x)), POSITIVE),
-    "half": (lambda x: (torch.lgamma(x.half()), torch.erfc(x.half())), POSITIVE),
-}
-
-
-@pytest.mark.parametrize("name", SPECIAL)
-def test_special_functions_agree(name: str) -> None:
-    function, *tensors = SPECIAL[name]
-    check(function, *tensors, near={"half": 4e-3, "polygamma": 1e-4}.get(name, 2e-5))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_incomplete_gamma_functions_of_large_orders_agree(dtype: Any) -> None:
-    a = torch.tensor([11, 13.0, 1e4, 1e5, 1.0e6, 1e7, 1e8, 1e12], dtype=torch.float64)
-    a, away = a[:, None], torch.tensor([-4.0, -0.2, 0, 1e-3, 1.5, 5], dtype=torch.float64)
-    a, x = (each.to(dtype) for each in (a.expand(-1, 6), (a + away * a.sqrt()).clamp(0.1)))
-    near = 1e-5 if dtype is torch.float32 else 1e-9  # torch itself is off by 2e-10
-    for function in (S.gammainc, S.gammaincc):
-        expected = function(a.double(), x.double()).to(dtype)
-        program = torch.export.export(Calls(function), (a, x), strict=False)
-        with np.errstate(all="ignore"):
-            (found,) = interpret(read_source(program), "main", [a.numpy(), x.numpy()])
-        np.testing.assert_allclose(found, expected.numpy(), near, 0)
-    far = torch.tensor([1e-10, 1e-30, 0.5, 1e30, 0], dtype=dtype)
-    check(S.gammainc, torch.tensor([12, 1e7, 3e38, 1e8, 2e6], dtype=dtype), far, near=1e-12)
-
-
-def test_small_values_of_incomplete_gamma_functions_keep_their_digits() -> None:
-    a = torch.tensor([1e-30, 1e-30, 1e-10, 1e-10, 1e-3], dtype=torch.float64)
-    x = torch.tensor([1e-30, 1.0, 0.05, 1.0, 0.3], dtype=torch.float64)
-    program = torch.export.export(Calls(S.gammaincc), (a, x), strict=False)
-    (found,) = interpret(read_source(program), "main", [a.numpy(), x.numpy()])
-    expected = [6.850033712491985e-29, 2.193839343955203e-31, 2.467898488282848e-10,
-                2.1938393441796778e-11, 0.000905838088306647]  # fmt: skip
-    np.testing.assert_allclose(found, expected, 1e-13, 0)
-
-
-ENDS_AND_MIDDLE = [0, 1e-8, 0.49, 1.99, 2.01, 24.9, 25.1, 1e4, torch.inf, -torch.inf, torch.nan]
-AROUND = torch.cat([torch.linspace(-30, 60, 61), torch.tensor(ENDS_AND_MIDDLE)]).double()
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_k0", "airy_ai",
-     "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1",
-     "spherical_bessel_j0", "modified_bessel_i0", "modified_bessel_i1"],
-)  # fmt: skip
-def test_functions_of_bessel_and_airy_agree(name: str) -> None:
-    function = getattr(S, name)
-    program = torch.export.export(Calls(function), (AROUND,), strict=False)
-    with np.errstate(all="ignore"):
-        (found,) = interpret(read_source(program), "main", [AROUND.numpy()])
-    np.testing.assert_allclose(found, function(AROUND).numpy(), 1e-8, 1e-6)  # as torch's are
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_orthogonal_polynomials_agree(dtype: Any) -> None:
-    names = [f"{start}chebyshev_polynomial_{kind}" for start in ("", "shifted_") for kind in "tuvw"]
-    names += ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l"]
-    functions = [getattr(S, name) for name in [*names, "legendre_polynomial_p"]]
-    points = torch.tensor([-2.5, -1, -0.7, 0, 0.3, 1, 1.7, torch.nan], dtype=dtype)
-    degrees = torch.tensor([-1, 0, 1, 2, 2.7, 3, 5, 6, 7, 8, 9, 12], dtype=dtype)
-    x, n = points.repeat_interleave(len(degrees)), degrees.repeat(len(points))
-    near = 1e-9 if dtype is torch.float64 else 2e-4
-    check(lambda x, n: [each(x, n) for each in functions], x, n, near=near)
-    check(lambda x: [each(x, 5) for each in functions], points, near=near)
-
-
-@pytest.mark.parametrize("name", ["f16", "bf16"])
-def test_exponentials_of_matrices_of_16_bits_are_computed_in_f32(name: str) -> None:
-    x = drawn(2, 3, 3).to(torch.float16 if name == "f16" else torch.bfloat16)
-    program = torch.export.export(Calls(L.matrix_exp), (x,), strict=False)
-    given = x.float().numpy().astype(dtype_of(name).numpy)
-    (found,) = interpret(read_source(program), "main", [given])
-    expected = L.matrix_exp(x.float()).numpy()
-    np.testing.assert_allclose(found.astype(np.float32), expected, 4e-3, 1e-3)
-
-
-def test_pseudo_inverses_without_a_least_value_leave_out_rounding_errors() -> None:
-    flat = torch.ones(2, 3, 2) * torch.tensor([1.0, 2.0])
-    for atol in (0.0, -1.0, 0.5, torch.tensor(0.0), torch.tensor([0.0, 20.0])):
-        check(lambda x, atol=atol: L.pinv(x, atol=atol), flat)
-
-
-@pytest.mark.filterwarnings("ignore:torch.triangular_solve")
-def test_right_sides_for_all_matrices_are_no_vectors() -> None:
-    a, b = drawn(3, 3, 3), drawn(3, 3)
-    a = a @ a.mT + torch.eye(3)
-    check(lambda a, b: L.solve_triangular(a, b, upper=True), a, b)
-    check(lambda a, b: L.lu_solve(*L.lu_factor(a), b), a, b)
-    check(lambda a, b: torch.cholesky_solve(b, L.cholesky(a)), a, b)
-    check(lambda a, b: torch.triangular_solve(b, a)[0], a, b)
-    check(lambda a, b: L.solve(a, b), a, b)  # of which b has a vector for each matrix
-
-
 LINES = torch.tensor([[2.0, 0, 2, 1, 1, 2], [5, 5, 0, 0, 7, 8]])
 SPARSE = torch.tensor([[2.0, torch.nan, 2, 1], [torch.nan, 1, 0, torch.nan], [1, 2, 3, 4]])
 NUMBERS = torch.tensor([4, 0, -6, 9, 12, -35])
@@ -393,9 +183,6 @@ def test_attention_also_gives_the_logarithms_of_its_sums(dtype: Any) -> None:
     check(lambda q, k, mask: attend(q, k, k, attn_mask=mask), q, k, mask, near=near)
 
 
-ENDS = [0.0, -0.0, 1.0, -1.5, 1e-42, 3e38, torch.inf, -torch.inf, torch.nan]
-
-
 def conditional(x: Any, y: Any) -> Any:
     return torch.cond(x.shape[0] > 4, lambda x: x.sin(), lambda x: x.cos(), (x,))
 
@@ -475,12 +262,6 @@ def test_what_transforms_of_functions_made_is_refused() -> None:
         read_source(program)
 
 
-def test_matrices_without_elements_and_half_ones() -> None:
-    check(lambda a: L.cholesky_ex(a), torch.zeros(2, 0, 0))
-    check(lambda a: L.pinv(a, hermitian=True), drawn(2, 5, 5), near=1e-3)
-    check(lambda a: (torch.fft.irfft(a), torch.fft.irfftn(a)), drawn(3, 4, 5))
-
-
 BOXES = torch.tensor(
     [[1, 0, 1, 4], [2, 2, 9, 12], [-5, -4, 3, 3], [8, 8, 30, 26], [5, 5, 2, 2], [6, 1, 2, 7]]
 ).float()
@@ -526,90 +307,6 @@ def test_an_overlap_just_above_the_threshold_suppresses() -> None:
     check(lambda b, s: ops.nms(b, s, 0.3), boxes, torch.tensor([0.9, 0.8, 0.7]))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_the_bits_of_floats_agree(dtype: Any) -> None:
-    x = torch.tensor(ENDS, dtype=dtype)
-    wide, other = x.repeat_interleave(len(ENDS)), x.repeat(len(ENDS))
-    check(torch.nextafter, wide, other, near=0)
-    check(torch.hypot, wide, other, near=1e-6)
-    check(lambda a: (torch.frexp(a), torch.signbit(a)), x, near=0)
-
-
-def test_drawn_numbers_have_their_distributions() -> None:
-    def draw(x: Any, weights: Any) -> Any:
-        return (
-            torch.empty_like(x).exponential_(2.0),
-            torch.empty_like(x).geometric_(0.25),
-            torch.empty_like(x).log_normal_(0.0, 0.5),
-            torch.empty_like(x).cauchy_(3.0, 2.0),
-            torch.multinomial(weights, 5000, replacement=True),
-            torch.multinomial(weights.expand(5000, 4), 1),
-            torch.multinomial(weights[:, :3], 3),
-        )
-
-    x, weights = torch.zeros(5000), torch.tensor([[1.0, 2.0, 5.0, 0.0]])
-    program = torch.export.export(Calls(draw), (x, weights), strict=False)
-    state: dict[str, Any] = {}
-    given = [x.numpy(), weights.numpy()]
-    found = interpret(read_source(program), "main", given, state=state)
-    waited, trials, sizes, spread, chosen, single, order = found
-    assert waited.mean() == pytest.approx(0.5, rel=0.1)
-    assert trials.mean() == pytest.approx(4, rel=0.1)
-    assert trials.min() == 1
-    assert np.median(sizes) == pytest.approx(1, rel=0.1)
-    assert np.median(spread) == pytest.approx(3, rel=0.1)
-    for each in (chosen, single):
-        shares = np.bincount(each.ravel(), minlength=4) / 5000
-        np.testing.assert_allclose(shares, [1 / 8, 2 / 8, 5 / 8, 0], atol=0.03)
-    assert sorted(order[0]) == [0, 1, 2]
-
-
-def test_draws_have_the_parameters_of_each_element() -> None:
-    def draw(rates: Any, trials: Any, chances: Any) -> Any:
-        return (
-            torch.poisson(rates),
-            torch.binomial(trials, chances),
-            torch.normal(rates, chances),
-            torch.normal(rates, 2.0),
-            torch.normal(1.0, rates),
-            torch.bernoulli(chances),
-            torch.normal(2.0, 3.0, (3000,)),
-        )
-
-    tensors = [
-        torch.tensor(each).expand(3000, 4).contiguous()
-        for each in ([0.0, 0.5, 5.0, 40.0], [50.0] * 4, [0.0, 0.1, 0.7, 1.0])
-    ]
-    rates, trials, chances = (each[0].numpy() for each in tensors)
-    program = torch.export.export(Calls(draw), tuple(tensors), strict=False)
-    with np.errstate(all="ignore"):
-        given = [each.numpy() for each in tensors]
-        found = interpret(read_source(program), "main", given, state={})
-    spread = np.sqrt(trials * chances * (1 - chances))
-    expected = [
-        (rates, rates**0.5), (trials * chances, spread), (rates, chances), (rates, 2),
-        (1, rates), (chances, np.sqrt(chances * (1 - chances))), (2, 3),
-    ]  # fmt: skip
-    for array, (mean, deviation) in zip(found, expected, strict=True):
-        np.testing.assert_allclose(array.std(0), deviation, 0.1)
-        np.testing.assert_allclose(array.mean(0), mean, 1e-6, 0.1 * np.max(deviation))
-
-
-def test_counts_of_large_means_have_their_parameters() -> None:
-    def draw(rates: Any, trials: Any, chances: Any) -> Any:
-        return torch.poisson(rates), torch.binomial(trials, chances)
-
-    ends = ([3e5, 4e6], [1e8, 1e7], [0.7, 0.02])
-    tensors = [torch.tensor(each).double().expand(3000, 2).contiguous() for each in ends]
-    program = torch.export.export(Calls(draw), tuple(tensors), strict=False)
-    found = interpret(read_source(program), "main", [each.numpy() for each in tensors], state={})
-    rates, trials, chances = (each[0].numpy() for each in tensors)
-    spreads = np.sqrt(rates), np.sqrt(trials * chances * (1 - chances))
-    for array, mean, spread in zip(found, (rates, trials * chances), spreads, strict=True):
-        np.testing.assert_allclose(array.std(0), spread, 0.1)
-        assert (np.abs(array.mean(0) - mean) < 0.1 * spread).all()
-
-
 @pytest.mark.parametrize(
     ("lengths", "said"), [([1, 2, 2], "are not the axis"), ([-1, 3, 1], "lengths below 0")]
 )
@@ -625,96 +322,6 @@ def test_results_of_torch_s_own_tuples_have_their_names() -> None:
     program = torch.export.export(Calls(lambda x: (x.max(1), x.sort(0))), (LINES,), strict=False)
     names = read_source(program).functions["main"].result_names
     assert names == ["result.0.values", "result.0.indices", "result.1.values", "result.1.indices"]
-
-
-def spectral(x: Any, weight: Any) -> Any:
-    """A layer of a Fourier neural operator."""
-    modes = torch.fft.rfft2(x.real)[..., :3, :3]
-    return torch.fft.irfft2(torch.einsum("bixy,ioxy->boxy", modes, weight), s=x.shape[-2:])
-
-
-EDGES = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -2.0, torch.inf, -torch.inf, torch.nan, 1e-20])
-COMPLEX: dict[str, Callable[..., Any]] = {
-    "spectral": lambda x, w: spectral(x, w),
-    "products": lambda x, w: (
-        torch.addmm(x[0, 0, :3, :3], w[0, 0], w[1, 1], beta=2, alpha=0.5j),
-        torch.nn.functional.linear(w, w[0, 0], w[0, 0, 0]),
-        torch.baddbmm(w[0], w[0], w[1]),
-        torch.outer(w[0, 0, 0], x[0, 0, 0]),
-    ),
-    "convolutions": lambda x, w: (
-        torch.nn.functional.conv2d(x, w, w[0, 0, 0, :2], padding=1),
-        torch.nn.functional.conv_transpose2d(x, w, stride=2),
-        torch.nn.functional.conv1d(x[:, :, 0], w[:, :, 0], padding="same"),
-    ),
-    "elements": lambda x, w: (
-        torch.addcmul(x, x, x, value=2),
-        torch.addcdiv(x, x, x + 3),
-        torch.lerp(x, x * 2, 0.3),
-        torch.nn.functional.silu(x),
-        torch.logical_and(x, x.flip(-1)),
-        torch.diff(x),
-        x.sinh() + x.cosh(),
-        torch.log2(x) + torch.log10(x),
-        torch.exp2(x) + torch.ldexp(x, x),
-        torch.logsumexp(x * 30, (1, 3), keepdim=True),
-    ),
-    "inverse": lambda x, w: [
-        getattr(torch.complex(EDGES, EDGES[:, None]), name)()
-        for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh")
-    ],
-    "made": lambda x, w: (
-        torch.eye(3, 4, dtype=x.dtype),
-        torch.linspace(1j, 2 - 1j, 7, dtype=x.dtype),
-        x.new_ones(2),
-        x.new_zeros(2, dtype=torch.float32),
-        torch.fill(x, 1 + 2j),
-        torch.fill(x, w[0, 0, 0, 0]),
-    ),
-    "asked": lambda x, w: (
-        (x - x[:, :, :1]).any(-1),
-        x.all(),
-        x.count_nonzero(1),
-        (x - x[0, 0, 0]).argwhere(),
-    ),
-    "moves": lambda x, w: (
-        torch.nn.functional.pad(x, (1, 2, 0, 1), value=1.5),
-        torch.nn.functional.pad(x, (1, 1, 1, 1), mode="reflect"),
-        x.tril() + x.triu(1),
-        torch.meshgrid(x[0, 0, 0], w[0, 0, 0], indexing="ij"),
-        x.tile(2, 1),
-        x.take_along_dim(torch.tensor([[[[1, 0, 2]]]]), -1),
-        torch.nn.functional.unfold(x, 2, padding=1),
-        torch.pixel_shuffle(torch.pixel_unshuffle(x[..., :4], 2), 2),
-        x.index_fill(3, torch.tensor([0, 2]), w[0, 0, 0, 0]),
-    ),
-    "many": lambda x, w: (
-        x.prod(),
-        x.prod(2),
-        x.prod(3, keepdim=True),
-        x[:0].prod(0),
-        x.real.prod(1, dtype=torch.complex64),
-        x.cumprod(2),
-        x.cumprod(-1),
-        x[0, 0, 0, 0].prod(),
-    ),
-    "sizes": lambda x, w: (
-        torch.linalg.vector_norm(x, 3, dim=(-2, -1)),
-        x.norm(),
-        torch.nn.functional.normalize(x, dim=1),
-        torch.dist(x, x * 1j),
-        x.isnan() | x.isinf() | x.isfinite(),
-        x.var(1),
-        x.std(),
-        torch.var_mean(x, 2, keepdim=True),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", COMPLEX)
-def test_functions_of_complex_numbers_agree(name: str) -> None:
-    x, weight = (drawn(*shape, dtype=torch.complex64) for shape in ((1, 2, 6, 5), (2, 2, 3, 3)))
-    check(COMPLEX[name], x, weight)
 
 
 ROW = torch.tensor([0.0, 1.5, -2.0, torch.inf, -torch.inf, torch.nan, 0.25])

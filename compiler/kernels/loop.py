@@ -467,22 +467,6 @@ class LoopBuilder:
         type = element_type(dtype_of(a), len(lanes))
         return self._one("loop.shuffle", (a, b), type, Shuffle(tuple(lanes)))
 
-    def transpose(self, rows: Sequence[Value]) -> list[Value]:
-        """A square of vectors, transposed: lane i of result j is lane j of rows[i]."""
-        count = len(rows)
-        square = list(rows)
-        step = count // 2
-        while step:
-            lanes = range(count)
-            low = [j if not j & step else count + j - step for j in lanes]
-            high = [j + step if not j & step else count + j for j in lanes]
-            for i in range(count):
-                if not i & step:
-                    a, b = square[i], square[i + step]
-                    square[i], square[i + step] = self.shuffle(a, b, low), self.shuffle(a, b, high)
-            step //= 2
-        return square
-
     def reduce(self, vector: Value, kind: ReduceKind) -> Value:
         """All lanes combined: "add", "mul", "max", "min", "and", "or", "xor"."""
         return self._one("loop.reduce", (vector,), ScalarType(dtype_of(vector)), Reduce(kind))

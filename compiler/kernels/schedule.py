@@ -211,6 +211,15 @@ class Grid:
         tiles += [1] * (3 - len(tiles))
         return Grid(shared, (tiles[0], tiles[1], tiles[2]))
 
+    def least(self, axis: Merged) -> int:
+        """Steps of an axis that every workgroup has; 0 where they are not known."""
+        if not isinstance(axis.extent, int):
+            return 0
+        if axis not in self.shared:
+            return axis.extent
+        tile = self.tile[len(self.shared) - 1 - self.shared.index(axis)]
+        return min(tile, axis.extent % tile or tile)
+
     def bounds(self, builder: LoopBuilder, axis: Merged) -> tuple[LoopIndex, LoopIndex]:
         """First and last-plus-one step of a shared axis in this workgroup."""
         dimension = len(self.shared) - 1 - self.shared.index(axis)

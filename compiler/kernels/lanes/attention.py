@@ -32,6 +32,7 @@ from ingot.compiler.kernels.register_tile import (
     tail_heights,
     zero_tile,
 )
+from ingot.compiler.kernels.squares import transpose
 from ingot.hal.spec import dtype
 
 __all__ = ["AttentionSchedule", "lower_attention"]
@@ -238,7 +239,7 @@ class _Attention(AttentionEntry):
                 with b.for_(0, squares, lanes) as loop:
                     binding = self.binding(view, 0)
                     rows = [b.load(binding, b.add(start, loop.index), lanes) for start in starts]
-                    for j, value in enumerate(b.transpose([b.convert(r, F32) for r in rows])):
+                    for j, value in enumerate(transpose(b, [b.convert(r, F32) for r in rows])):
                         at = self._at(b.add(loop.index, j), vectors.index)
                         b.store(memory, at, b.op("mul", value, factor))
             queries = self._query_lanes(block, vectors.index)
@@ -379,7 +380,7 @@ class _Attention(AttentionEntry):
                 live = b.min(b.sub(count, loop.index), lanes)
                 loaded = [b.load(binding, b.add(at, loop.index), lanes, live) for at in starts]
                 lines = [b.convert(line, F32) for line in loaded]
-                for j, value in enumerate(b.transpose(lines)):
+                for j, value in enumerate(transpose(b, lines)):
                     at = b.add(b.mul(b.add(loop.index, j), QUERY_BLOCK), column)
                     b.store(memory, at, value)
                 behind = b.op("compare", b.lanes(lanes), b.value(live), direction="ge")
@@ -473,7 +474,7 @@ class _Attention(AttentionEntry):
 
             with b.for_(0, squares, lanes) as loop:
                 columns = [scaled(b.add(loop.index, j)) for j in range(lanes)]
-                for i, value in enumerate(b.transpose(columns)):
+                for i, value in enumerate(transpose(b, columns)):
                     store(i, loop.index, value)
             with b.for_(squares, e) as loop:
                 column = scaled(loop.index)

@@ -16,6 +16,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.kernels.attention_entry import AttentionEntry, weight_of
 from ingot.compiler.kernels.loop import Index
 from ingot.compiler.kernels.register_tile import for_row_tiles
+from ingot.compiler.kernels.squares import transpose
 from ingot.hal.spec import dtype
 
 __all__ = ["FewQueries"]
@@ -150,7 +151,7 @@ class FewQueries:
         sums = loop.results
         if whole < self.d:
             sums = step(whole, sums, self.d - whole)
-        squares = [b.transpose(sums[i : i + lanes]) for i in range(0, len(sums), lanes)]
+        squares = [transpose(b, sums[i : i + lanes]) for i in range(0, len(sums), lanes)]
         return [reduce(partial(b.op, "add"), square) for square in squares]
 
     def _along_keys(self, base: Index, row: Index, vectors: int, live: Index) -> list[Value]:

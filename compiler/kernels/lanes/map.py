@@ -7,7 +7,8 @@ outer ones are shared by the workgroups.
 
 from __future__ import annotations
 
-from functools import cmp_to_key
+from contextlib import ExitStack
+from functools import cmp_to_key, partial
 from itertools import pairwise
 
 from ingot.compiler.ir import Function, Value, dims, tensor_type
@@ -38,6 +39,7 @@ from ingot.compiler.kernels.schedule import (
     power_of_two,
     trace_with_splits,
 )
+from ingot.compiler.kernels.squares import side_by_side, transpose
 from ingot.compiler.kernels.trace import (
     Apply,
     Checked,
@@ -128,6 +130,9 @@ class _Lowering:
         if self.block > 1:
             self.lanes = min(self.lanes, _TRANSPOSE_BLOCK)
         self.turned = self._turned()
+        self.in_place = in_place_pairs(function, roots, self.out)
+        if self.turned and any(modulo(each.extent, self.lanes) != 0 for each in self.axes[-2:]):
+            self.in_place = ()  # squares may lie over each other
         self.strip = self._strip()
         self.places, self.known = self._divide()
         widest = max(node.dtype.bytes for node in roots)
@@ -180,10 +185,8 @@ class _Lowering:
             and load.index.is_affine()
         ]
         sides = [side for each in self.axes[-2:] if isinstance(side := each.extent, int)]
-        half = max(self.lanes // 2, 4)
-        is_ragged = any(side % self.lanes * 8 >= side for side in sides if side % self.lanes)
-        if turned and is_ragged and all(side % half == 0 for side in sides):
-            self.lanes = half  # an eighth or more would lie beside whole squares
+        while turned and self.lanes > 4 and any(side < self.lanes for side in sides):
+            self.lanes //= 2
         return turned if all(side >= self.lanes for side in sides) else []
 
     def _strip(self) -> int:
@@ -271,7 +274,7 @@ class _Lowering:
             workload=self.grid.workload,
             tile=self.grid.tile,
             flops=elements * max(applied, 1),
-            in_place=in_place_pairs(function, self.roots, self.out),
+            in_place=self.in_place,
             schedule=MapSchedule(
                 tuple(each.extent for each in self.axes),
                 self.lanes,
@@ -375,45 +378,53 @@ class _Lowering:
         first, end = self._range(outer)
         inner_first, inner_end = self._range(self.inner)
         self._hoist(emitter, len(self.axes) - 2)
-        if self.turned:
-            first = self._squares(emitter, (first, end), (inner_first, inner_end))
         width = max(self.lanes, _TRANSPOSE_BLOCK)
-        with b.for_(first, end, self.block) as rows:
-            rows_end = b.min(b.add(rows.index, self.block), end)
-            with b.for_(inner_first, inner_end, width) as columns:
-                columns_end = b.min(b.add(columns.index, width), inner_end)
-                with b.for_(rows.index, rows_end) as row, emitter.scope():
-                    emitter.places[outer.axis] = row.index
-                    self._innermost(emitter, columns.index, columns_end)
+
+        def rows() -> None:
+            with b.for_(first, end, self.block) as rows:
+                rows_end = b.min(b.add(rows.index, self.block), end)
+                with b.for_(inner_first, inner_end, width) as columns:
+                    columns_end = b.min(b.add(columns.index, width), inner_end)
+                    with b.for_(rows.index, rows_end) as row, emitter.scope():
+                        emitter.places[outer.axis] = row.index
+                        self._innermost(emitter, columns.index, columns_end)
+
+        if not self.turned:
+            rows()
+            return
+        sides = (first, end), (inner_first, inner_end)
+        if all(self.grid.least(each) >= self.lanes for each in self.axes[-2:]):
+            self._squares(emitter, *sides)
+            return
+        fit = [b.compare("ge", b.sub(stop, start), self.lanes) for start, stop in sides]
+        b.if_(b.op("and", *fit), partial(self._squares, emitter, *sides), rows)
 
     def _squares(
         self,
         emitter: Emitter,
         rows: tuple[LoopIndex, LoopIndex],
         columns: tuple[LoopIndex, LoopIndex],
-    ) -> LoopIndex:
-        """All rows that fill squares of vectors; where the others begin."""
+    ) -> None:
+        """Ranges of a vector or more in squares of vectors, the last of which end with the ranges
+        and may lie over others."""
         b, lanes, outer = self.builder, self.lanes, self.axes[-2].axis
-        first, full = rows[0], self._whole(*rows, lanes)
-        column, end = columns[0], self._whole(*columns, lanes)
-        with b.for_(column, end, _PAGES) as blocks:
-            block_end = b.min(b.add(blocks.index, _PAGES), end)
-            with (
-                b.for_(first, full, lanes) as row,
-                b.for_(blocks.index, block_end, lanes) as loop,
-                emitter.scope(),
-            ):
-                turned = [self._turn(emitter, each, row.index, loop.index) for each in self.turned]
-                for step in range(lanes):
-                    emitter.places[outer] = b.add(row.index, step)
-                    with emitter.along(self.inner.axis, loop.index, lanes, aligned=True):
-                        for load, vectors in zip(self.turned, turned, strict=True):
-                            emitter.remember(load, vectors[step])
-                        self._store(emitter, None)
-        with b.for_(first, full) as rest, emitter.scope():
-            emitter.places[outer] = rest.index
-            self._innermost(emitter, end, columns[1])
-        return full
+        extents = [guess(each.extent, self.function.symbols) for each in self.axes[-2:]]
+        turn = -1 if side_by_side(*extents, self.roots[0].dtype.bytes) else 1
+        with b.for_(*columns, _PAGES) as blocks, ExitStack() as stack:
+            block = blocks.index, b.min(b.add(blocks.index, _PAGES), columns[1])
+            loops = [stack.enter_context(b.for_(*walk, lanes)) for walk in (rows, block)[::turn]]
+            stack.enter_context(emitter.scope())
+            row, column = (
+                b.min(loop.index, b.sub(end, lanes))
+                for loop, (_, end) in zip(loops[::turn], (rows, columns), strict=True)
+            )
+            turned = [self._turn(emitter, each, row, column) for each in self.turned]
+            for step in range(lanes):
+                emitter.places[outer] = b.add(row, step)
+                with emitter.along(self.inner.axis, column, lanes):
+                    for load, vectors in zip(self.turned, turned, strict=True):
+                        emitter.remember(load, vectors[step])
+                    self._store(emitter, None)
 
     def _strips(self, emitter: Emitter) -> None:
         """Some rows of the last axis but one at a time, vector by vector along the last: what is
@@ -441,7 +452,7 @@ class _Lowering:
 
             if self._always_full():
                 whole()
-            elif in_place_pairs(self.function, self.roots, self.out):
+            elif self.in_place:
                 parts()
             elif isinstance(length, int) and length >= lanes:
                 whole()
@@ -490,7 +501,7 @@ class _Lowering:
         for step in range(self.lanes):
             emitter.places[self.inner.axis] = b.add(column, step)
             read.append(b.load(memory, emitter.index(load.index), self.lanes))
-        return b.transpose(read)
+        return transpose(b, read)
 
     def _innermost(self, emitter: Emitter, first: LoopIndex, end: LoopIndex) -> None:
         """The last axis, in parts in which all conditions on it are known."""
@@ -531,6 +542,10 @@ class _Lowering:
             ):
                 self._store(emitter, None)
         if rest == 0 or self._always_full():
+            return
+        if isinstance(rest, int) and full_end != first and not self.in_place:
+            with emitter.along(axis, b.sub(end, lanes), lanes):
+                self._store(emitter, None)
             return
 
         # Of a part that is short one element or a vector as short as they are: where it is

@@ -66,11 +66,6 @@
   INGOT_INLINE void N(store_##type)(type##_memory *memory, i64 index, N(type) value) {        \
     *(INGOT_CAT(N(type), _memory) *)(memory + index) = value;                                 \
   }                                                                                           \
-  INGOT_INLINE N(type) N(gather_##type)(const type##_memory *memory, N(i64) indices) {        \
-    N(type) result;                                                                           \
-    EACH_LANE result[lane] = memory[indices[lane]];                                           \
-    return result;                                                                            \
-  }                                                                                           \
   INGOT_INLINE N(type) N(insert_##type)(N(type) vector, type value, int lane) {               \
     vector[lane] = value;                                                                     \
     return vector;                                                                            \
@@ -81,6 +76,35 @@
   INGOT_INLINE N(type) N(select_##type)(N(mask) m, N(type) a, N(type) b) {                    \
     return (N(type))((m & (N(mask))a) | (~m & (N(mask))b));                                   \
   }
+
+/* Elements at indices. What the machine gathers takes .4 of the time of lane by lane. */
+#define INGOT_GATHER_LANES(type)                                                              \
+  INGOT_INLINE N(type) N(gather_##type)(const type##_memory *memory, N(i64) indices) {        \
+    N(type) result;                                                                           \
+    EACH_LANE result[lane] = memory[indices[lane]];                                           \
+    return result;                                                                            \
+  }
+#if defined(__AVX512F__) && !defined(__clang__) && (L == 8 || L == 16)
+#define INGOT_GATHER(type, element, name)                                                     \
+  INGOT_INLINE N(type) N(gather_##type)(const type##_memory *memory, N(i64) indices) {        \
+    typedef element eight __attribute__((vector_size(8 * sizeof(element))));                  \
+    union {                                                                                   \
+      N(i64) whole;                                                                           \
+      long long __attribute__((vector_size(64))) parts[L / 8];                                \
+    } at = {indices};                                                                         \
+    union {                                                                                   \
+      N(type) whole;                                                                          \
+      eight parts[L / 8];                                                                     \
+    } result;                                                                                 \
+    for (int part = 0; part < L / 8; ++part) {                                                \
+      result.parts[part] = __builtin_ia32_gatherdiv##name((eight){0}, memory, at.parts[part], \
+                                                          -1, sizeof(element));               \
+    }                                                                                         \
+    return result.whole;                                                                      \
+  }
+#else
+#define INGOT_GATHER(type, element, name) INGOT_GATHER_LANES(type)
+#endif
 
 INGOT_TYPE(i8)
 INGOT_TYPE(i16)
@@ -102,6 +126,16 @@ IF(u32, INGOT_VECTOR(u32, i32))
 IF(u64, INGOT_VECTOR(u64, i64))
 INGOT_VECTOR(f32, i32)
 IF(f64, INGOT_VECTOR(f64, i64))
+IF(i8, INGOT_GATHER_LANES(i8))
+IF(i16, INGOT_GATHER_LANES(i16))
+IF(u8, INGOT_GATHER_LANES(u8))
+IF(u16, INGOT_GATHER_LANES(u16))
+IF(i32, INGOT_GATHER(i32, int, 16si))
+IF(u32, INGOT_GATHER(u32, int, 16si))
+IF(i64, INGOT_GATHER(i64, long long, 8di))
+IF(u64, INGOT_GATHER(u64, long long, 8di))
+INGOT_GATHER(f32, float, 16sf)
+IF(f64, INGOT_GATHER(f64, double, 8df))
 
 INGOT_INLINE N(i64) N(lanes_i64)(void) { return (N(i64)){INGOT_COUNT(L)}; }
 
@@ -371,6 +405,8 @@ INGOT_INLINE void N(store_partial_i1)(i1_memory *memory, i64 index, N(i8) value,
 #undef INGOT_PICKED
 #undef INGOT_TYPE
 #undef INGOT_VECTOR
+#undef INGOT_GATHER
+#undef INGOT_GATHER_LANES
 #undef INGOT_PARTIAL_BY_LANE
 #undef INGOT_PARTIAL_BYTES
 #undef INGOT_CHARS

@@ -40,14 +40,14 @@ LINES = {
     "runtime": 3260,
     "python/ingot": 4110,
     "python/ingot/explorer": 1900,
-    "python/ingot/language": 1790,
+    "python/ingot/language": 1800,
     "python/ingot/onnxruntime": 1545,
     "python/ingot/quantizing": 1315,
     "benchmarks": 2665,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 123570
+IN_ALL = 123580
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

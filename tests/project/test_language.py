@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ import ingot
 from ingot.hal.printable import printable
 from ingot.language.draft import Draft
 from ingot.language.folder import FolderTokenizer
-from ingot.language.tokenizer import FileTokenizer
+from ingot.language.tokenizer import FileTokenizer, Tokenizer
 from tests.support.adapters import merged, random_pairs, write_gguf
 from tests.support.language import (
     KEYS,
@@ -64,6 +65,25 @@ def test_tokens_that_are_no_text_come_one_by_one(kind: str) -> None:
         given = [*map(stream, ids), stream.end()]
         expected = b"".join(data[id] for id in ids).decode(errors="replace")
         assert "".join(given) == expected == tokenizer.decode(ids)
+
+
+def test_decoders_of_all_orders_give_what_the_package_gives() -> None:
+    """Of whole texts; ids that are none are told as such, whatever the decoder."""
+    tokens = ["a", "\u2581b", " c", "<0x20>", "<0xC3>", "<0xA9>", "\u2581\u2581", "##d"]
+    made = tokenizers.Tokenizer(
+        tokenizers.models.BPE({each: id for id, each in enumerate(tokens)}, [])
+    )
+    tokenizer = Tokenizer(made, begin=None, adds_begin=False, ends=[], template=None, marks={})
+    of = tokenizers.decoders
+    steps = [of.Replace("\u2581", " "), of.ByteFallback(), of.Fuse(), of.Strip(" ", 1, 0)]
+    orders = [of.Sequence([*each]) for n in range(1, 5) for each in permutations(steps, n)]
+    for decoder in (*orders, of.WordPiece(), of.Sequence([of.Fuse(), of.WordPiece()])):
+        made.decoder = decoder
+        for ids in ([2, 2], [1, 0, 1], [3, 3, 2], [0, 4, 5, 6], [6, 6, 7]):
+            assert tokenizer.decode(ids) == made.decode(ids)
+        for wrong in ([-1], [1 << 70], ["a"], [[0]], 5):
+            with pytest.raises(ingot.InvalidArgument, match="are no ids of tokens"):
+                tokenizer.decode(wrong)  # type: ignore[arg-type]
 
 
 def test_parts_of_an_answer_have_ends_of_their_own() -> None:

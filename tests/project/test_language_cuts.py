@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+import time
+
 import numpy as np
 import pytest
+import tokenizers
 
-from ingot.language.tokenizer import FileTokenizer
+from ingot.language.tokenizer import _SPLITS, FileTokenizer
 from tests.support.cut_texts import CUT, texts_to_cut
 
 with np.load(CUT) as found:
@@ -19,3 +23,32 @@ def test_texts_are_cut_as_by_llama_cpp(name: str) -> None:
     tokenizer = FileTokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
     ids = [id for text in texts_to_cut(60) for id in (*tokenizer.encode(text), -1)]
     assert ids == EXPECTED[name].tolist()
+
+
+def _cut(patterns: tuple[str, ...], text: str) -> list[str]:
+    splits = [
+        tokenizers.pre_tokenizers.Split(tokenizers.Regex(each), "isolated") for each in patterns
+    ]
+    return [part for part, _ in tokenizers.pre_tokenizers.Sequence(splits).pre_tokenize_str(text)]
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("afmoe", (r"\d{1,3}(?=(?:\d{3})*\b)", *_SPLITS["afmoe"][1:])),
+        ("superbpe", (r"\p{N}+", r"(?=(\d{3})+(?!\d))")),
+    ],
+)
+def test_digits_by_threes_from_behind_take_time_by_their_count(
+    name: str, plain: tuple[str, ...]
+) -> None:
+    """And are those that the plain expression gives, whose time grows by the square."""
+    draw = random.Random(0)
+    for _ in range(500):
+        letters = draw.choice(("0123456789", "12\u0661\xbd\u2167 a_\u0301,."))
+        text = "".join(draw.choices(letters, k=draw.randrange(16))) + draw.choice(("", "a", "\n"))
+        assert _cut(_SPLITS[name], text) == _cut(plain, text), text
+    begin = time.perf_counter()
+    for end in ("", "a"):
+        _cut(_SPLITS[name], "\u0661" * 30_000 + end)
+    assert time.perf_counter() - begin < 10

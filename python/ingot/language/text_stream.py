@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ingot.language.package import package, whole
@@ -44,16 +44,25 @@ class TextStream:
         self._other = package("tokenizers").decoders.DecodeStream(skip_special_tokens=True)
 
     def __call__(self, id: int) -> str:
-        if self._bytes is None:
-            with whole("the tokenizer"):
-                return self._other.step(self._tokenizer, id) or ""
         token = self._tokenizer.id_to_token(id)
         if token is None or id in self._controls:
             return ""
+        if self._bytes is None:
+            with whole("the tokenizer"):
+                return self._other.step(self._tokenizer, id) or ""
         text = self._text.decode(self._bytes(token))
         while self._stripped and text:
             self._stripped = self._stripped - 1 if text[0] == " " else 0
             text = text.removeprefix(" ")
+        return text
+
+    def all(self, ids: Sequence[int]) -> str:
+        """The text of all ids, the first ones that come."""
+        if self._bytes is not None:
+            return "".join([*map(self, ids), self.end()])
+        known = [id for id in ids if self._tokenizer.id_to_token(id) is not None]
+        with whole("the tokenizer"):
+            text: str = self._tokenizer.decode(known, skip_special_tokens=True)
         return text
 
     def end(self) -> str:
@@ -70,31 +79,35 @@ def _steps(decoder: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _pieces(steps: list[Mapping[str, Any]]) -> tuple[Callable[[str], bytes] | None, int]:
     """What makes bytes of a token, and how many spaces in front of a text go; None where the steps
-    are others than those of byte-level tokenizers and of SentencePiece's with bytes."""
-    kinds = {step["type"] for step in steps}
-    if kinds == {"ByteLevel"}:
+    are others than that of byte-level tokenizers and those of SentencePiece's with bytes: texts in
+    a token are replaced, bytes are read, and the text, once it is one, is stripped."""
+    kinds = [step["type"] for step in steps]
+    if kinds == ["ByteLevel"]:
         return _of_letters, 0
-    if "ByteFallback" not in kinds or not kinds <= {"ByteFallback", "Replace", "Fuse", "Strip"}:
+    if "ByteFallback" not in kinds:
         return None, 0
-    replaced, stripped = list[tuple[str, str]](), 0
-    for step in steps:
-        if step["type"] == "Replace":
-            if "String" not in step["pattern"]:
-                return None, 0
-            replaced.append((step["pattern"]["String"], step["content"]))
-        elif step["type"] == "Strip":
-            if (step["content"], step["stop"]) != (" ", 0):
-                return None, 0
-            stripped += step["start"]
+    place = kinds.index("ByteFallback")
+    before, behind = steps[:place], steps[place + 1 :]
+    is_fused = not behind or behind.pop(0)["type"] == "Fuse"
+    if not (is_fused and all(map(_is_replacing, before)) and all(map(_is_stripping, behind))):
+        return None, 0
+    replaced = [(step["pattern"]["String"], step["content"]) for step in before]
 
     def of_piece(token: str) -> bytes:
-        if byte := _BYTE.fullmatch(token):
-            return bytes([int(byte[1], 16)])
         for old, new in replaced:
             token = token.replace(old, new)
-        return token.encode()
+        byte = _BYTE.fullmatch(token)
+        return bytes([int(byte[1], 16)]) if byte else token.encode()
 
-    return of_piece, stripped
+    return of_piece, sum(step["start"] for step in behind)
+
+
+def _is_replacing(step: Mapping[str, Any]) -> bool:
+    return step["type"] == "Replace" and "String" in step["pattern"]
+
+
+def _is_stripping(step: Mapping[str, Any]) -> bool:
+    return step["type"] == "Strip" and (step["content"], step["stop"]) == (" ", 0)
 
 
 def _of_letters(token: str) -> bytes:

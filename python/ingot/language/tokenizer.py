@@ -60,7 +60,10 @@ _LATIN = (
     "\uff21-\uff3a\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb"
     "\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943]+"
 )
-_THREES, _FROM_BEHIND = r"\p{N}{1,3}", r"\d{1,3}(?=(?:\d{3})*\b)"
+_THREES = r"\p{N}{1,3}"
+_FROM_BEHIND = r"(?<!\d)\d{1,3}(?=(?:\d{3})*+\b)|\G(?<=\d)\d{3}"
+"""Digits by threes from behind. Only what begins a number looks at all of it: what follows begins
+where the match before has ended."""
 _SPLITS: dict[str, tuple[str, ...]] = {
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _WORDS, r"\p{N}+", r"[0-9][0-9][0-9]"),
     "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _WORDS, r"[0-9][0-9][0-9]"),
@@ -139,7 +142,11 @@ _SPLITS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(("bloom", "poro-chat", "gpt3-finnish"), (_MARKS,)),
     "viking": (_MARKS, r"\p{N}"),
-    "superbpe": (r"\p{N}+", r"(?=(\d{3})+(?!\d))"),
+    "superbpe": (
+        r"\p{N}+",
+        r"(?:(?<!\d)|(?<=\D\d|\A\d|\D\d\d|\A\d\d))(?=(?:\d{3})++(?!\d))",
+        r"(?:\A|\G(?<=\d))\d{3}(?=\d)",
+    ),
 }  # fmt: skip
 """How texts are cut before merges, by `tokenizer.ggml.pre`."""
 
@@ -198,9 +205,8 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without tokens that only control."""
-        stream = self.stream()
         try:
-            return "".join([*map(stream, ids), stream.end()])
+            return self.stream().all(ids)
         except (TypeError, OverflowError) as error:
             raise InvalidArgument(f"{ids!r:.60} are no ids of tokens: {error}") from None
 

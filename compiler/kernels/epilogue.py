@@ -17,7 +17,7 @@ from ingot.compiler.ir import Function, Op, Value, defined_by, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
-from ingot.compiler.kernels.register_tile import PANEL, TileShape
+from ingot.compiler.kernels.register_tile import PANEL, TileShape, panel_tile
 
 __all__ = ["Epilogue", "Position", "apply_elementwise"]
 
@@ -141,6 +141,16 @@ class Epilogue:
         else:
             whole = b.compare("le", b.add(first, width), b.dim(columns))
             b.if_(whole, lambda: put(width), lambda: put(live))
+
+    def store_panels(
+        self, sums: Sequence[Value], tile: TileShape, row: Index, panels: Sequence[Index]
+    ) -> None:
+        """The same for a tile of whole rows whose panels are not side by side."""
+        single = panel_tile(tile.rows, 1, tile.lanes)
+        for j, panel in enumerate(panels):
+            places = range(j * single.vectors, len(sums), tile.vectors)
+            own = [value for at in places for value in sums[at : at + single.vectors]]
+            self.store_tile(own, single, row, panel)
 
     def _put(
         self,

@@ -55,6 +55,7 @@ from ingot.compiler.kernels.table import (
     Lane,
     Offset,
     Ordinal,
+    Prefetch,
     Reduce,
     Shuffle,
     Table4,
@@ -424,9 +425,9 @@ class LoopBuilder:
             operands.append(self.value(count))
         self.append("loop.store", operands, None, Access(aligned))
 
-    def prefetch(self, memory: Value, index: Index) -> None:
-        """Ask for the cache line of an element, which need not be there."""
-        self.append("loop.prefetch", [memory, self.value(index)], None)
+    def prefetch(self, memory: Value, index: Index, *, soon: bool = False) -> None:
+        """Ask for the cache line of an element, which need not be there; `soon`: into L1."""
+        self.append("loop.prefetch", [memory, self.value(index)], None, Prefetch(soon))
 
     def gather(self, memory: Value, indices: Value) -> Value:
         """The elements at an i64 vector of indices."""

@@ -23,6 +23,7 @@ __all__ = [
     "Offset",
     "Ordinal",
     "Poll",
+    "Prefetch",
     "Reduce",
     "Shuffle",
     "Table4",
@@ -135,6 +136,13 @@ class Access(Attributes):
     """Of `loop.load` and `loop.store`."""
 
     aligned: bool = field(default=False, metadata=LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class Prefetch(Attributes):
+    """Of `loop.prefetch`: whether the line is to come into L1, and not into L2 alone."""
+
+    soon: bool = field(default=False, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,13 @@ __all__ = [
     "choose_columns",
     "choose_rows",
     "for_any_rows",
+    "for_panels_apart",
     "for_row_tiles",
     "multiply",
     "multiply_add",
     "panel_tile",
     "pitch_of",
+    "side_by_side",
     "tail_heights",
     "zero_tile",
 ]
@@ -65,6 +67,28 @@ class TileShape:
 def panel_tile(rows: int, panels: int, lanes: int) -> TileShape:
     """A tile that is `panels` panels wide."""
     return TileShape(rows, panels * (PANEL // lanes), lanes)
+
+
+def side_by_side(b: LoopBuilder, panel: Index, tile: TileShape) -> list[Index]:
+    """The panels of a tile whose first one is `panel`."""
+    return [b.add(panel, j) for j in range(tile.panels)]
+
+
+def for_panels_apart(
+    b: LoopBuilder,
+    panels: Dim,
+    first: Index,
+    count: int,
+    at_once: int,
+    body: Callable[[list[Index]], None],
+) -> None:
+    """`body(panels)` for the `count` panels of a workgroup, which would begin at `first` if they
+    were side by side, of all `panels`, so many `at_once`. They are as far from each other as can
+    be: streams from memory of which each goes on where the workgroup before has left it."""
+    pitch = b.dim(panels // at_once)
+    with b.for_(0, count // at_once) as loop:
+        place = b.add(b.div(first, at_once), loop.index)
+        body([b.add(place, b.mul(pitch, j)) for j in range(at_once)])
 
 
 def choose_columns(panels: Dim, target: TargetInfo, lanes: int) -> int:

@@ -38,10 +38,12 @@ from ingot.compiler.kernels.register_tile import (
     PANEL,
     TileShape,
     for_any_rows,
+    for_panels_apart,
     for_row_tiles,
     multiply,
     multiply_add,
     panel_tile,
+    side_by_side,
     tail_heights,
     zero_tile,
 )
@@ -70,6 +72,11 @@ BLOCK_ROWS = 1024
 FEW_ROWS = 8
 """Rows that read panels as they lie, where registers have room for their sums: a token of each of
 eight texts takes 9.9 ms (135M, Q4_0), and 14.7 if only two do."""
+
+STREAMS = 2
+"""Panels that few rows read at once. Two that lie far apart are two streams of memory: 600 MB of
+Q4_0 come with 14.5 GB/s in one, 16.8 in two, 16.6 in three and 15.9 in four; in two of panels side
+by side 15.3. A plain read gets 15 to 18.8, one thread, pages of 2 MB."""
 
 HEIGHTS = (4, 2, 1)
 """Rows of the tiles that they are made of, where how many there are is known only at the call: a
@@ -125,7 +132,8 @@ class _Scaled:
         rows = self.product.rows
         widths = [width for width in (3, 4, 2, 1) if self.panels % width == 0]
         if isinstance(rows, int) and 0 < rows <= self.few:
-            return ScaledSchedule(panel_tile(rows, 1, self.lanes), rows, max(widths), False)
+            width = max(widths, key=lambda each: (each % STREAMS == 0, each))
+            return ScaledSchedule(panel_tile(rows, 1, self.lanes), rows, width, False)
         widths = [each for each in widths if self._length(each) + self.sums_length <= MOST_SCRATCH]
         if not widths:
             tile = panel_tile(self.few, 1, self.lanes)
@@ -181,28 +189,37 @@ class _Scaled:
         )  # fmt: skip
 
     def _direct(self, row: Index, rows: Index, panel: Index, most: int) -> None:
-        """Tiles of at most so many rows, with panels as they lie: one after another, for memory
-        gives one stream faster than several."""
+        """Tiles of at most so many rows, with panels as they lie."""
+        b, width = self.b, self.schedule.block_panels
 
         def body(height: int, offset: Index, _: list[Value]) -> tuple[()]:
-            tile = panel_tile(height, 1, self.lanes)
-            with self.b.for_(0, self.schedule.block_panels) as loop:
-                place = self.b.add(panel, loop.index)
-                self._tile(self.b.add(row, offset), place, tile, None, None)
+            streams = self._streams(height)
+            tile, first = panel_tile(height, streams, self.lanes), b.add(row, offset)
+            for_panels_apart(
+                b, self.panels, panel, width, streams,
+                lambda panels: self._tile(first, panels, tile, None, None),
+            )  # fmt: skip
             return ()
 
         heights = (most, *(each for each in HEIGHTS if each < most))
-        for_row_tiles(self.b, rows, heights, body)
+        for_row_tiles(b, rows, heights, body)
+
+    def _streams(self, height: int) -> int:
+        """How many panels so many rows meet at once, as they lie."""
+        vectors = STREAMS * PANEL // self.lanes
+        fits = (2 * height + 1) * vectors <= self.registers
+        return STREAMS if fits and self.schedule.block_panels % STREAMS == 0 else 1
 
     def _unpacked(self, row: Index, rows: Index, panel: Index) -> None:
         """All tiles of rows, with the bytes of the panels in scratch."""
         b, shape = self.b, self.schedule.tile
         memory = b.scratch(0, I32)
-        self._unpack(memory, panel, shape)
+        panels = side_by_side(b, panel, shape)
+        self._unpack(memory, panels, shape)
 
         def body(height: int, offset: Index, live: Index | None) -> None:
             tile = TileShape(height, shape.vectors, shape.lanes)
-            self._tile(b.add(row, offset), panel, tile, memory, live)
+            self._tile(b.add(row, offset), panels, tile, memory, live)
 
         if not isinstance(self.product.rows, int):
             for_any_rows(b, rows, shape.rows, body)
@@ -215,24 +232,24 @@ class _Scaled:
         tails = tail_heights(shape.rows, self.product.rows % self.schedule.block_rows % shape.rows)
         for_row_tiles(b, rows, (shape.rows, *tails), whole)
 
-    def _unpack(self, memory: Value, panel: Index, tile: TileShape) -> None:
+    def _unpack(self, memory: Value, panels: Sequence[Index], tile: TileShape) -> None:
         """Put the bytes of a tile's panels into scratch, line by line, and what groups have."""
         b, coding = self.b, self.coding
         parts, width = coding.steps // BYTES_OF_WORD, tile.panels * PANEL
         with b.for_(0, coding.lines) as loop:
-            words = words_of_line(b, coding, panel, coding.line(b, loop.index), tile)
+            words = words_of_line(b, coding, panels, coding.line(b, loop.index), tile)
             for part in range(parts):
                 line = b.add(b.mul(loop.index, parts), part)
                 for vector, word in enumerate(words):
                     self._store_bytes(memory, line, vector, tile, coding.bytes(b, word, part))
         with b.for_(0, coding.groups) as loop:
-            scales = scales_of_group(b, coding, panel, loop.index, tile, F32)
+            scales = scales_of_group(b, coding, panels, loop.index, tile, F32)
             for vector, scale in enumerate(scales):
                 at = b.add(b.mul(loop.index, width), vector * tile.lanes)
                 b.store(self._known(tile, 0), at, scale)
         if self.minima is not None:
             minima = self._known(tile, coding.groups)
-            decode_panels(b, self.minima, panel, tile, minima, (0, coding.groups))
+            decode_panels(b, self.minima, panels, tile, minima, (0, coding.groups))
 
     def _store_bytes(
         self, memory: Value, line: Index, vector: int, tile: TileShape, codes: Value
@@ -249,7 +266,12 @@ class _Scaled:
     # One tile.
 
     def _tile(
-        self, row: Index, panel: Index, tile: TileShape, memory: Value | None, live: Index | None
+        self,
+        row: Index,
+        panels: Sequence[Index],
+        tile: TileShape,
+        memory: Value | None,
+        live: Index | None,
     ) -> None:
         b = self.b
         rows: list[Index] = [b.add(row, i) for i in range(tile.rows)]
@@ -259,18 +281,21 @@ class _Scaled:
         start = zero_tile(b, F32, tile)
         if self.minima is not None:
             minima = None if memory is None else self._reader(self.coding.groups, tile)
-            start = self._less(rows, panel, tile, minima)
+            start = self._less(rows, panels, tile, minima)
         with b.for_(0, self.coding.groups, 1, start) as loop:
             group = loop.index
-            parts = self._parts(rows, panel, group, tile, memory)
+            parts = self._parts(rows, panels, group, tile, memory)
             if memory is None:
-                scales = scales_of_group(b, self.coding, panel, group, tile, F32)
+                scales = scales_of_group(b, self.coding, panels, group, tile, F32)
             else:
                 read = self._reader(0, tile)
                 scales = [read(group, vector) for vector in range(tile.vectors)]
             middle = self.coding.middle
-            loop.yield_(*self._add(loop.carried, parts, scales, rows, panel, group, tile, middle))
-        self.epilogue.store_tile(loop.results, tile, row, panel, live)
+            loop.yield_(*self._add(loop.carried, parts, scales, rows, panels, group, tile, middle))
+        if memory is not None:
+            self.epilogue.store_tile(loop.results, tile, row, panels[0], live)
+            return
+        self.epilogue.store_panels(loop.results, tile, row, panels)
 
     def _reader(self, first: int, tile: TileShape) -> _Reader:
         """What reads scales of a group from scratch, or minima: `first` is 0 or all groups."""
@@ -283,14 +308,18 @@ class _Scaled:
         return read
 
     def _less(
-        self, rows: Sequence[Index], panel: Index, tile: TileShape, right: _Reader | None
+        self,
+        rows: Sequence[Index],
+        panels: Sequence[Index],
+        tile: TileShape,
+        right: _Reader | None,
     ) -> list[Value]:
         """What sums begin with: the sums of the groups of rows times minima, less than 0."""
         b, minima = self.b, self.minima
         assert minima is not None
 
         if right is None:
-            sums = coded_products(b, minima, panel, tile, partial(self._sum_of_row, rows), F32)
+            sums = coded_products(b, minima, panels, tile, partial(self._sum_of_row, rows), F32)
         else:
             left, none = partial(self._known_sum, rows), zero_tile(b, F32, tile)
             sums = multiply(b, tile, none, self.coding.groups, left, right)
@@ -312,7 +341,7 @@ class _Scaled:
         return b.op("mul", b.load(sums, place, lanes), b.load(scales, place, lanes))
 
     def _parts(
-        self, rows: Sequence[Index], panel: Index, group: Index, tile: TileShape,
+        self, rows: Sequence[Index], panels: Sequence[Index], group: Index, tile: TileShape,
         memory: Value | None,
     ) -> list[Value]:  # fmt: skip
         """The sums of a group's products, as integers."""
@@ -331,7 +360,7 @@ class _Scaled:
         def add_line(
             sums: Sequence[Value], line: Line, before: Index, count: int = coding.steps
         ) -> Sequence[Value]:
-            words = words_of_line(b, coding, panel, line, tile)
+            words = words_of_line(b, coding, panels, line, tile)
             for part in range(count // BYTES_OF_WORD):
                 at = b.add(b.mul(before, coding.steps // BYTES_OF_WORD), part)
                 sums = [*step(sums, [coding.bytes(b, word, part) for word in words], at)]
@@ -353,11 +382,11 @@ class _Scaled:
 
     def _add(
         self, sums: Sequence[Value], parts: Sequence[Value], scales: Sequence[Value],
-        rows: Sequence[Index], panel: Index, group: Index, tile: TileShape, middle: int,
+        rows: Sequence[Index], panels: Sequence[Index], group: Index, tile: TileShape, middle: int,
     ) -> Iterator[Value]:  # fmt: skip
         """The sums with a group's parts, which meet their scales."""
         b, coding = self.b, self.coding
-        zeros = vectors_of_group(b, coding, coding.zeros, panel, group, tile, F32)
+        zeros = vectors_of_group(b, coding, coding.zeros, panels, group, tile, F32)
         a_scales, a_sums = b.binding(self.a_scales, F32), b.binding(self.a_sums, F32)
         for i, row in enumerate(rows):
             place = b.add(b.mul(row, coding.groups), group)
@@ -408,7 +437,7 @@ class _InTiles(_Scaled):
         b, width = self.b, self.schedule.block_panels
         wide, memory = panel_tile(TILE, width, PANEL), b.scratch(0, I32)
         self.tiles.begin()
-        self._unpack(memory, panel, wide)
+        self._unpack(memory, side_by_side(b, panel, wide), wide)
         with b.for_(0, rows, TILE) as loop:
             start = b.min(loop.index, b.sub(rows, TILE))
             live = b.min(b.sub(rows, loop.index), TILE)
@@ -450,7 +479,7 @@ class _InTiles(_Scaled):
 
         start = zero_tile(b, F32, tile)
         if self.minima is not None:
-            start = self._less(rows, panel, tile, reader(coding.groups))
+            start = self._less(rows, [panel], tile, reader(coding.groups))
         words, pitch = coding.group // BYTES_OF_WORD, coding.depth // BYTES_OF_WORD
         scale_of, length = reader(0), self._bytes_length(1) // BYTES_OF_WORD
         with b.for_(0, coding.groups, 1, start) as loop:
@@ -462,7 +491,7 @@ class _InTiles(_Scaled):
             sums = self.tiles.multiply(left, right, (TILE, 1))
             parts = [b.load(sums, each * PANEL, PANEL) for each in range(TILE)]
             scales = [scale_of(group, 0)]
-            loop.yield_(*self._add(loop.carried, parts, scales, rows, panel, group, tile, 0))
+            loop.yield_(*self._add(loop.carried, parts, scales, rows, [panel], group, tile, 0))
         memory = b.scratch(self.tiles.room + SCRATCH, F32)
         for each, value in enumerate(loop.results):
             b.store(memory, each * PANEL, value)

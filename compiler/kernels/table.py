@@ -30,6 +30,7 @@ from ingot.compiler.kernels.loop_attributes import (
     Offset,
     Ordinal,
     Poll,
+    Prefetch,
     Reduce,
     Shuffle,
     Table4,
@@ -58,6 +59,7 @@ __all__ = [
     "Offset",
     "Ordinal",
     "Poll",
+    "Prefetch",
     "Reduce",
     "Shuffle",
     "Table4",
@@ -305,8 +307,9 @@ def _memory_ops() -> None:
         "reads",
     )
     _row("loop.prefetch(memory: memory, index: index)", "", rules.nothing,
-         "Asks for the cache line of the element at the index, which may lie behind the last one. "
-         "Changes nothing.", "hints")  # fmt: skip
+         "Asks for the cache line of the element at the index, which may lie behind the last one, "
+         "into L1 if `soon`, else into L2. Changes nothing.", "hints",
+         attributes=Prefetch)  # fmt: skip
     _row("loop.same(a: memory, b: memory)", "i1", rules.same,
          "Whether both start at the same address: a result that lies in an operand.")  # fmt: skip
 

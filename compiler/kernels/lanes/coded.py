@@ -60,13 +60,13 @@ def few_tile(rows: int, panels: int, registers: int, lanes: int) -> TileShape:
 def coded_products(
     builder: LoopBuilder,
     coding: BlockCoding,
-    panel: Index,
+    panels: Sequence[Index],
     tile: TileShape,
     left: Callable[[int, Index], Value],
     element: DType,
 ) -> list[Value]:
-    """left(row, step) times the tile's panels from `panel` on, summed as `element`."""
-    group = _Group(builder, coding, panel, tile, left, element)
+    """left(row, step) times these panels, which are the tile's, summed as `element`."""
+    group = _Group(builder, coding, panels, tile, left, element)
     whole, rest = divmod(coding.depth, coding.group)
     sums = zero_tile(builder, element, tile)
     if whole > 1:
@@ -85,12 +85,12 @@ class _Group:
         self,
         builder: LoopBuilder,
         coding: BlockCoding,
-        panel: Index,
+        panels: Sequence[Index],
         tile: TileShape,
         left: Callable[[int, Index], Value],
         element: DType,
     ) -> None:
-        self.b, self.coding, self.panel, self.tile = builder, coding, panel, tile
+        self.b, self.coding, self.panels, self.tile = builder, coding, panels, tile
         self.left, self.element = left, element
 
     def add(self, sums: Sequence[Value], group: Index, count: int) -> list[Value]:
@@ -99,7 +99,7 @@ class _Group:
         start = b.mul(group, coding.group)
         first = b.mul(group, coding.group // coding.steps)
         whole, rest = divmod(count, coding.steps)
-        zeros = vectors_of_group(b, coding, coding.zeros, self.panel, group, tile, self.element)
+        zeros = vectors_of_group(b, coding, coding.zeros, self.panels, group, tile, self.element)
 
         def add_line(part: Sequence[Value], line: Line, before: Index) -> list[Value]:
             step = b.add(start, b.mul(before, coding.steps))
@@ -109,7 +109,7 @@ class _Group:
         if rest:
             step = b.add(start, whole * coding.steps)
             part = self._line(part, coding.line(b, b.add(first, whole)), step, rest, zeros)
-        scales = scales_of_group(b, coding, self.panel, group, tile, self.element)
+        scales = scales_of_group(b, coding, self.panels, group, tile, self.element)
         return [
             multiply_add(b, value, scales[place % tile.vectors], old)
             for place, (value, old) in enumerate(zip(part, sums, strict=True))
@@ -125,7 +125,7 @@ class _Group:
     ) -> list[Value]:
         b, coding, tile = self.b, self.coding, self.tile
         words = [
-            coding.signed(b, each) for each in words_of_line(b, coding, self.panel, line, tile)
+            coding.signed(b, each) for each in words_of_line(b, coding, self.panels, line, tile)
         ]
         run = _STEPS_OF_FEW if tile.rows <= _FEW else _STEPS_OF_MORE
         if count != coding.steps or count <= run:
@@ -161,7 +161,7 @@ class _Group:
 def decode_panels(
     builder: LoopBuilder,
     coding: BlockCoding,
-    panel: Index,
+    panels: Sequence[Index],
     tile: TileShape,
     memory: Value,
     part: tuple[Index, Index],
@@ -173,10 +173,10 @@ def decode_panels(
     with b.for_(0, b.div(b.add(count, steps - 1), steps)) as loop:
         line = b.add(b.div(start, steps), loop.index)
         group = coding.group_of(b, b.mul(line, steps))
-        words = words_of_line(b, coding, panel, coding.line(b, line), tile)
+        words = words_of_line(b, coding, panels, coding.line(b, line), tile)
         words = [coding.signed(b, each) for each in words]
-        scales = scales_of_group(b, coding, panel, group, tile, element)
-        zeros = vectors_of_group(b, coding, coding.zeros, panel, group, tile, element)
+        scales = scales_of_group(b, coding, panels, group, tile, element)
+        zeros = vectors_of_group(b, coding, coding.zeros, panels, group, tile, element)
         run = min(steps, _STEPS_OF_MORE)
         with b.for_(0, steps, run, [*_values(words)]) as inner:
             row = b.add(b.add(first, b.mul(loop.index, steps)), inner.index)
@@ -232,15 +232,15 @@ def for_lines(
 
 
 def words_of_line(
-    b: LoopBuilder, coding: BlockCoding, panel: Index, line: Line, tile: TileShape
+    b: LoopBuilder, coding: BlockCoding, panels: Sequence[Index], line: Line, tile: TileShape
 ) -> list[Words]:
     """A line of each of the tile's panels, as vectors of words."""
     memory, found = b.binding(coding.codes, I32), []
     for j, column in _columns(tile):
-        places = coding.places(b, b.add(panel, j), line)
+        places = coding.places(b, panels[j], line)
         if column == 0:
             for place in places:
-                b.prefetch(memory, b.add(place, AHEAD // I32.bytes))
+                b.prefetch(memory, b.add(place, AHEAD // I32.bytes), soon=True)
         loaded = [b.load(memory, b.add(place, column), tile.lanes) for place in places]
         found.append(coding.words(b, line, loaded))
     return found
@@ -249,19 +249,19 @@ def words_of_line(
 def scales_of_group(
     b: LoopBuilder,
     coding: BlockCoding,
-    panel: Index,
+    panels: Sequence[Index],
     group: Index,
     tile: TileShape,
     element: DType,
 ) -> list[Value]:
     """The scales of a group of each of the tile's panels."""
-    scales = vectors_of_group(b, coding, coding.scales, panel, group, tile, element)
+    scales = vectors_of_group(b, coding, coding.scales, panels, group, tile, element)
     assert scales is not None
     if coding.factors is None:
         return scales
     memory = b.binding(*coding.factors)
     for vector, (j, column) in enumerate(_columns(tile)):
-        place = b.add(coding.factor_place(b, b.add(panel, j), group), column)
+        place = b.add(coding.factor_place(b, panels[j], group), column)
         factor = b.convert(b.load(memory, place, tile.lanes), element)
         scales[vector] = b.op("mul", scales[vector], factor)
     return scales
@@ -271,7 +271,7 @@ def vectors_of_group(
     b: LoopBuilder,
     coding: BlockCoding,
     argument: tuple[int, DType] | None,
-    panel: Index,
+    panels: Sequence[Index],
     group: Index,
     tile: TileShape,
     element: DType,
@@ -282,9 +282,7 @@ def vectors_of_group(
     memory = b.binding(*argument)
     return [
         b.convert(
-            b.load(
-                memory, b.add(coding.scale_place(b, b.add(panel, j), group), column), tile.lanes
-            ),
+            b.load(memory, b.add(coding.scale_place(b, panels[j], group), column), tile.lanes),
             element,
         )
         for j, column in _columns(tile)

@@ -40,10 +40,12 @@ from ingot.compiler.kernels.register_tile import (
     choose_columns,
     choose_rows,
     for_any_rows,
+    for_panels_apart,
     for_row_tiles,
     multiply,
     panel_tile,
     pitch_of,
+    side_by_side,
     tail_heights,
     zero_tile,
 )
@@ -215,7 +217,10 @@ class _Contraction:
 
     def _column_block(self, row: Index, rows: Index, panel: Index, tile: TileShape) -> None:
         if self.schedule.depth_block == 0:
-            self._tiles(row, rows, panel, tile, None, 0, self.product.depth, "only")
+            if self.coding is not None or self.product.right.dtype.bytes < 4:
+                self._direct(row, panel, tile.panels, tile)
+            else:
+                self._tiles(row, rows, panel, tile, None, 0, self.product.depth, "only")
             return
         if self.coding is not None and not isinstance(rows, int):
             few = self.builder.compare("le", rows, MOST_FEW_ROWS)
@@ -232,12 +237,34 @@ class _Contraction:
 
         def body(height: int, offset: Index, _: list[Value]) -> tuple[()]:
             shape = few_tile(height, tile.panels, self.registers, self.lanes)
-            with self.builder.for_(0, tile.panels, shape.panels) as loop:
-                first = self.builder.add(panel, loop.index)
-                self._tile(row, offset, first, shape, None, 0, self.product.depth, "only", None)
+            self._direct(self.builder.add(row, offset), panel, tile.panels, shape)
             return ()
 
         for_row_tiles(self.builder, rows, range(FEW_ROWS, 0, -1), body)
+
+    def _direct(self, row: Index, panel: Index, count: int, tile: TileShape) -> None:
+        """A tile's rows with `count` panels of less than 4 bytes an element, as they lie."""
+        b, batch = self.builder, self._batch_index()
+        left = self._left_rows(row, tile.rows, 0)
+        first = b.add(b.mul(batch, b.dim(self.product.rows)), row)
+
+        def element(i: int, k: Index) -> Value:
+            return b.convert(b.load(left[0], b.add(left[1][i], k)), self.element)
+
+        def body(panels: Sequence[Index]) -> None:
+            if self.coding is not None:
+                sums = coded_products(b, self.coding, panels, tile, element, self.element)
+            else:
+                right, depth = self.product.right, known_dim(self.product.depth)
+                binding, memory = (self._ordinal(right), right.dtype), b.scratch(0, self.element)
+                sums = interleaved(b, binding, depth, panels, tile, left, memory)
+            self.epilogue.store_panels(sums, tile, first, panels)
+
+        if self.panels % count == 0:
+            for_panels_apart(b, self.panels, panel, count, tile.panels, body)
+            return
+        with b.for_(0, count, tile.panels) as loop:
+            body(side_by_side(b, b.add(panel, loop.index), tile))
 
     def _many_block(self, row: Index, rows: Index, panel: Index, tile: TileShape) -> None:
         panels = self.builder.scratch(0, self.factor)
@@ -358,17 +385,6 @@ class _Contraction:
         b, right = self.builder, self.product.right
         count = depth if isinstance(depth, Value) else b.dim(depth)
         binding = (self._ordinal(right), right.dtype)
-        if panels is None and self.coding is not None:
-            memory, places = self._left_rows(row, tile.rows, 0)
-
-            def element(i: int, k: Index) -> Value:
-                return b.convert(b.load(memory, b.add(places[i], k)), self.element)
-
-            return coded_products(b, self.coding, panel, tile, element, self.element)
-        if panels is None and right.dtype.bytes < 4:
-            left, memory = self._left_rows(row, tile.rows, 0), b.scratch(0, self.element)
-            whole = known_dim(self.product.depth)
-            return interleaved(b, binding, whole, panel, tile, left, memory)
         if panels is None:
             weight = (binding, self.factor, self.product.depth)
             line = panel_lines(b, *weight, panel, tile, 0, self._turn(row))
@@ -470,7 +486,8 @@ class _Contraction:
         `at` on."""
         b, right = self.builder, self.product.right
         if self.coding is not None:
-            decode_panels(b, self.coding, panel, tile, panels, (start, count), at)
+            where = side_by_side(b, panel, tile)
+            decode_panels(b, self.coding, where, tile, panels, (start, count), at)
             return
         if right.packed:
             binding = (self._ordinal(right), right.dtype)

@@ -31,6 +31,7 @@ from ingot.compiler.kernels.table import (
     Lane,
     Offset,
     Poll,
+    Prefetch,
     Reduce,
     Shuffle,
     Table4,
@@ -212,10 +213,9 @@ class _Printer(CStructure):
         self._line(f"INGOT_POLL({Poll.of(op).work});")
 
     def _prefetch(self, op: Op) -> None:
-        """Into L2: what is read next would leave L1 again."""
         memory, index = (self._name(value) for value in op.operands)
         address = f"(uintptr_t){memory} + (uintptr_t){index} * sizeof *{memory}"
-        self._line(f"__builtin_prefetch((const void *)({address}), 0, 2);")
+        self._line(f"__builtin_prefetch((const void *)({address}), 0, {2 + Prefetch.of(op).soon});")
 
     def _shape_tiles(self, op: Op) -> None:
         self._line(f"INGOT_SHAPE_TILES({self._name(op.operands[0])}, {Tiles.of(op).words});")

@@ -15,6 +15,7 @@ from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
+from ingot.compiler.kernels.table import Prefetch
 from ingot.hal.spec import dtype
 from tests.support import kernel_runner
 from tests.support.drawn import examples
@@ -128,8 +129,9 @@ def test_few_rows_read_codes_as_they_lie() -> None:
     function = dot("u4", 64, 128, 16, "1", "f32")
     kernel = lower_entry(function, V3)
     assert (kernel.scratch_length, kernel.schedule.is_unpacked) == (0, False)
+    kernel = lower_entry(function, VARIANTS["x86-64-v4-vnni"].target)
     asked = [op for op in walk(kernel.loops) if op.name == "loop.prefetch"]
-    assert asked, "memory gives lines late where nothing asks for them"
+    assert [Prefetch.of(op).soon for op in asked] == [True] * 2, "of two panels at once"
     check(function, 1, 64, 16, dot4_variants()[:1])
 
 

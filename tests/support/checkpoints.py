@@ -153,6 +153,7 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "ernie4.5": ("Ernie4_5", {"head_dim": 16, "use_bias": True}),
     "seed": ("SeedOss", {"head_dim": 24, "attention_bias": True, "attention_out_bias": True}),
     "cohere": ("Cohere", {"logit_scale": 0.25}),
+    "cohere norms": ("Cohere", {"logit_scale": 0.25, "use_qk_norm": True}),
     "cohere2": ("Cohere2", {"num_hidden_layers": 4, "sliding_window": 3, "head_dim": 16}),
     "stablelm": ("StableLm", {"use_qkv_bias": True}),
     "starcoder2": ("Starcoder2", {"sliding_window": 4}),
@@ -372,6 +373,92 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "jais2": ("Jais2", {"head_dim": 16}),
     "solar": ("SolarOpen", {**_ROUTED, "head_dim": 16}),
     "internlm3": ("InternLM3", {"head_dim": 16}),
+    "exaone": ("Exaone", {"head_dim": 16}),
+    "hyperclova": (
+        "HyperCLOVAX",
+        {
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.3,
+            "attention_multiplier": 0.2,
+            "logits_scaling": 0.5,
+        },
+    ),
+    "iquest": ("IQuestCoder", {"head_dim": 16}),
+    "granite windows": (
+        "GraniteSWA",
+        {"num_hidden_layers": 4, "sliding_window": 3, "layer_rope_theta": [0, 1e4, 1e4, 1e4]},
+    ),
+    "granite experts windows": (
+        "GraniteMoeSWA",
+        {"sliding_window": 3, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
+    "mellum": (
+        "Mellum",
+        {
+            **_MOE,
+            "head_dim": 16,
+            "sliding_window": 3,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "rope_parameters": {
+                "full_attention": {**_YARN, "rope_theta": 100.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+            },
+        },
+    ),
+    "apertus": ("Apertus", {"rope_parameters": _LLAMA3}),
+    "phi experts": (
+        "Phimoe",
+        {
+            "num_local_experts": 6,
+            "lm_head_bias": True,
+            "attention_bias": True,
+            "router_jitter_noise": 0.2,
+            "rope_parameters": {**_LONG, "short_mscale": 1.2, "long_mscale": 1.2},
+        },
+    ),
+    "minicpm3": (
+        "MiniCPM3",
+        {**_LATENT, "q_lora_rank": 24, "v_head_dim": 12, "dim_model_base": 16, "scale_depth": 0.5},
+    ),
+    "afmoe": (
+        "Afmoe",
+        {
+            **_MOE,
+            "head_dim": 16,
+            "num_hidden_layers": 4,
+            "sliding_window": 3,
+            "num_dense_layers": 1,
+            "mup_enabled": True,
+            "route_scale": 1.5,
+            "num_shared_experts": 1,
+        },
+    ),
+    "hy3": (
+        "HYV3",
+        {
+            **_MOE,
+            "head_dim": 16,
+            "mlp_layer_types": ["dense", "sparse"],
+            "num_local_experts": 6,
+        },
+    ),
+    "sarvam": ("SarvamMoE", {**_ROUTED, "head_dim": 16}),
+    "cohere2 experts": (
+        "Cohere2Moe",
+        {
+            "num_hidden_layers": 4,
+            "sliding_window": 3,
+            "head_dim": 16,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "num_shared_experts": 1,
+            "expert_selection_fn": "sigmoid",
+            "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
+            "prefix_dense_intermediate_size": 80,
+            "logit_scale": 0.25,
+        },
+    ),
+    "nanochat": ("NanoChat", {}),
     "youtu": ("Youtu", {**_LATENT, "q_lora_rank": 24}),
     "vaultgemma": ("VaultGemma", _GEMMA),
     "llama4": (
@@ -435,7 +522,7 @@ def weights_of(name: str, shapes: Mapping[str, list[int]]) -> dict[str, Array]:
     weights = {}
     for name in sorted(shapes):
         shape = shapes[name]
-        values = random.normal(0, 0.1 if len(shape) == 1 else shape[-1] ** -0.5, shape)
+        values = random.normal(0, 0.1 if len(shape) < 2 else shape[-1] ** -0.5, shape)
         is_factor = "norm" in name and not is_less_one
         values += len(shape) == 1 and (is_factor or name.endswith(("scale", "scalar")))
         weights[name] = values.astype(ml_dtypes.bfloat16).astype(np.float32)

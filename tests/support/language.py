@@ -27,6 +27,9 @@ _GPT = (
     "nemotron",
     "orion",
     "olmo",
+    "jais2",
+    "codeshell",
+    "dbrx",
 )
 _EXACT = ("ssm_conv1d", "ssm_a", "ssm_d", "ssm_norm")
 _JOINED = (
@@ -40,6 +43,9 @@ _JOINED = (
     "falcon",
     "qwen",
     "phi2",
+    "dbrx",
+    "codeshell",
+    "bailingmoe2",
 )
 _UNGATED = (
     "nemotron_h_moe",
@@ -341,6 +347,46 @@ UNDEFINED = {
             part: dims for part, dims in _MAMBA_2.items() if part != "ssm_norm"
         } | {"ffn_norm": None, "blk.0.ffn_norm/": (64,), "blk.1.ffn_norm/": (64,)},
         metadata=_STATES_OF_128),
+    "jais2": Shape("jais2"),
+    "exaone-moe": Shape("exaone-moe", layers=4, dense=1, experts=6, chosen=3, feed=32, shared=32,
+        metadata={"attention.sliding_window": 3, "expert_weights_norm": True,
+                  "expert_weights_scale": 1.5, "expert_gating_func": 2}),
+    "apertus": Shape("apertus", metadata={
+        f"xielu.{kind}": [number, number / 2] for kind, number in
+        {"alpha_p": 0.8, "alpha_n": 0.6, "beta": 0.5, "eps": -1e-6}.items()
+    }, own={"ffn_gate": None}),
+    "dbrx": Shape("dbrx", experts=4, feed=32, metadata={"attention.clamp_kqv": 0.5}, own={
+        "ffn_norm": None, "attn_output_norm": (64,), "output_norm.bias/": None,
+    }),
+    "minicpm3": Shape("minicpm3", kv_heads=4, head_length=24, rope_length=8,
+        metadata={"attention.kv_lora_rank": 32, "attention.q_lora_rank": 24,
+                  "attention.value_length": 16},
+        own=dict.fromkeys(_QKV) | {
+            "attn_q_a": (24, 64), "attn_q_a_norm": (24,), "attn_q_b": (96, 24),
+            "attn_kv_a_mqa": (40, 64), "attn_kv_a_norm": (32,), "attn_kv_b": (128, 32),
+            "attn_output": (64, 64),
+        }),
+    "afmoe": Shape("afmoe", layers=4, dense=1, experts=6, chosen=3, feed=32, shared=32,
+        metadata={"attention.sliding_window": 3, "expert_weights_norm": True,
+                  "expert_weights_scale": 1.5, "expert_gating_func": 2},
+        own={"post_attention_norm": (64,), "post_ffw_norm": (64,), "attn_gate": (64, 64)}),
+    "maincoder": Shape("maincoder"),
+    "mellum": Shape("mellum", layers=4, experts=6, chosen=3, feed=32, metadata={
+        "attention.sliding_window": 3, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+        "rope.scaling.original_context_length": 16, "rope.freq_base": 100.0,
+    }),
+    "hy_v3": Shape("hy_v3", experts=6, chosen=3, feed=32, shared=32, metadata={
+        "expert_weights_norm": True, "expert_weights_scale": 1.5, "expert_gating_func": 2,
+    }, own={"blk.0.exp_probs_b/": (6,), "blk.1.exp_probs_b/": (6,)}),
+    "bailingmoe2": Shape("bailingmoe2", layers=3, dense=1, experts=8, chosen=3, feed=32, shared=32,
+        metadata={"expert_weights_norm": True, "expert_weights_scale": 1.5,
+                  "expert_gating_func": 2, "expert_group_count": 4, "expert_group_used_count": 2}),
+    "codeshell": Shape("codeshell"),
+    "granite_swa": Shape("granite_swa", layers=4, metadata={
+        "embedding_scale": 3.0, "residual_scale": 0.3, "attention.scale": 0.2, "logit_scale": 2.0,
+        "attention.sliding_window": 3, "attention.rope_pattern": [False, True, True, True],
+        "attention.sliding_window_pattern": [False, True, True, True],
+    }, own={"attn_sinks": (4,)}),
     "minimax-m2": Shape("minimax-m2", experts=6, chosen=3, feed=32, rope_length=8, metadata={
         "expert_gating_func": 2,
     }),
@@ -481,12 +527,22 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
     add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
     add |= {list: writer.add_array, bool: writer.add_bool}
     for key, value in keys.items():
-        add[type(value)](f"{writer.arch}.{key}", value)
+        whole = key if key.startswith("xielu") else f"{writer.arch}.{key}"
+        add[type(value)](whole, value)
 
 
 _NORMED = ("qwen3", "qwen3vl", "qwen3moe", "qwen3vlmoe", "gemma3", "exaone4", "dots1", "gemma3n")
 _NORMED += ("hunyuan-dense", "hunyuan-moe", "lfm2", "lfm2moe", "qwen3next", "qwen35", "qwen35moe")
-_NORMED += ("gemma4",)
+_NORMED += (
+    "gemma4",
+    "exaone-moe",
+    "apertus",
+    "afmoe",
+    "maincoder",
+    "mellum",
+    "hy_v3",
+    "bailingmoe2",
+)
 """Models that normalize heads."""
 
 KEY, VALUE = 24, 12
@@ -506,9 +562,10 @@ _BIASED = {
     **dict.fromkeys(("chatglm", "qwen"), ("attn_qkv",)),
     **dict.fromkeys(("nemotron", "orion"), ("attn_norm", "ffn_norm")),
     "falcon": ("attn_norm",),
+    "jais2": (*_QKV, "attn_output", "ffn_up", "ffn_down", "attn_norm", "ffn_norm"),
     "phi2": ("attn_qkv", "attn_output", "ffn_up", "ffn_down", "attn_norm"),
     **dict.fromkeys(
-        ("gpt2", "starcoder", "gptneox", "bloom"),
+        ("gpt2", "starcoder", "gptneox", "bloom", "codeshell"),
         ("attn_qkv", "attn_output", "ffn_up", "ffn_down", "attn_norm", "ffn_norm"),
     ),
     "seed_oss": _QKV,
@@ -560,6 +617,7 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
     if has == "nemotron_h_moe":
         del layer["ffn_gate_exps"]
     biased = ("nemotron_h_moe", "glm4moe", "ernie4_5-moe", "dots1", "lfm2moe", "minimax-m2")
+    biased += ("exaone-moe", "afmoe", "bailingmoe2")
     if has in biased or shape.query_rank:
         layer["exp_probs_b"] = (shape.experts,)
     if has in _RECURRENT:

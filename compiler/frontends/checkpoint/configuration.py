@@ -7,7 +7,11 @@ from dataclasses import replace
 from math import isfinite, log, prod
 from typing import Any
 
-from ingot.compiler.frontends.checkpoint.of_layers import check_factors, read_layers
+from ingot.compiler.frontends.checkpoint.of_layers import (
+    averages_shared,
+    check_factors,
+    read_layers,
+)
 from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES, Architecture
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_keys
 from ingot.compiler.frontends.gguf.keys import Keys, shown
@@ -91,6 +95,23 @@ MODEL_TYPES = {
     "solar_open": replace(_LLAMA, gating="sigmoid"),
     "internlm3": _LLAMA,
     "youtu": _LLAMA,
+    **dict.fromkeys(("exaone", "hyperclovax", "iquestcoder"), _LLAMA),
+    "granite_swa": replace(_LLAMA, divides_logits=True, window_period=-1),
+    "granitemoe_swa": replace(_LLAMA, divides_logits=True, window_period=-1),
+    "mellum": ARCHITECTURES["mellum"],
+    "apertus": ARCHITECTURES["apertus"],
+    "phimoe": Architecture(is_centered=True, gating="mixer", normalizes_shares=False),
+    "minicpm3": replace(ARCHITECTURES["minicpm3"], given={}),
+    "afmoe": replace(ARCHITECTURES["afmoe"], scales_embedding=False, normalizes_shares=True),
+    **dict.fromkeys(("hy_v3", "sarvam_moe"), replace(_LLAMA, gating="sigmoid")),
+    "cohere2_moe": replace(ARCHITECTURES["cohere2"], gating="sigmoid"),
+    "nanochat": Architecture(
+        is_gated=False,
+        has_bare_norms=True,
+        has_unit_heads=True,
+        normalizes_embedding=True,
+        turns_backwards=True,
+    ),
     "vaultgemma": replace(ARCHITECTURES["gemma2"], is_less_one=True),
     "hunyuan_v1_dense": ARCHITECTURES["hunyuan-dense"],
     "hunyuan_v1_moe": ARCHITECTURES["hunyuan-moe"],
@@ -126,7 +147,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 
 _WITHOUT: dict[str, tuple[str, ...]] = {
     "stablelm": ("use_parallel_residual", "qk_layernorm"),
-    "cohere": ("use_qk_norm",),
     "falcon": ("alibi",),
     "bloom": ("apply_residual_connection_post_layernorm",),
     "falcon_h1": ("attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias"),
@@ -150,7 +170,6 @@ _NAMES = {
     "expert_used_count": "num_experts_per_tok",
     "expert_feed_forward_length": "moe_intermediate_size",
     "expert_weights_norm": "norm_topk_prob",
-    "expert_weights_scale": "routed_scaling_factor",
     "expert_group_count": "n_group",
     "expert_group_used_count": "topk_group",
     "nextn_predict_layers": "num_nextn_predict_layers",
@@ -164,12 +183,14 @@ _NAMES = {
     "attention.scale": "attention_multiplier",
     "attention.clamp_kqv": "clip_qkv",
     "rope.dimension_count": "rotary_dim",
-    "embedding_scale": "embedding_multiplier",
     "residual_scale": "residual_multiplier",
     "attention.shared_kv_layers": "num_kv_shared_layers",
     "embedding_length_per_layer_input": "hidden_size_per_layer_input",
     "altup.num_inputs": "altup_num_inputs",
     "attention.chunk_size": "attention_chunk_size",
+    "depth_scale": "scale_depth",
+    "base_width": "dim_model_base",
+    "mixer_noise": "router_jitter_noise",
 }
 """Keys of GGUF files, as config.json has them."""
 
@@ -196,14 +217,16 @@ _OTHER_NAMES = {
     "expert_count": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
     "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "norm_eps", "layer_norm_epsilon"),
     "attention.layer_norm_epsilon": (
-        *("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon", "norm_eps"),
+        *("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon", "norm_eps", "rms_norm_eps"),
     ),
-    "block_count": ("num_hidden_layers", "n_layer", "n_layers"),
+    "block_count": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "embedding_length": ("hidden_size", "n_embd", "d_model"),
     "context_length": ("max_position_embeddings", "n_positions", "max_seq_len"),
     "attention.head_count": ("num_attention_heads", "n_head", "n_heads"),
     "attention.head_count_kv": ("num_key_value_heads", "num_kv_heads"),
     "use_parallel_residual": ("use_parallel_residual", "parallel_attn"),
+    "embedding_scale": ("embedding_multiplier", "scale_emb"),
+    "expert_weights_scale": ("routed_scaling_factor", "route_scale", "router_scaling_factor"),
 }
 """Those that some models call otherwise."""
 
@@ -241,6 +264,7 @@ _ACTIVATIONS = {
     "gelu": "gelu_erf",
     "relu": "relu",
     "relu2": "relu2",
+    "xielu": "xielu",
 }
 """What functions are called."""
 _FIXED = ("gemma", "gpt_oss")
@@ -274,6 +298,10 @@ def read_config(folder: Checkpoint) -> Configuration:
         flat[names["attention.head_count_kv"]] = 1
     if config.get("attn_temperature_tuning") is False:
         flat["attn_scale"] = 0.0
+    if config.get("mup_enabled") and type(config.get("hidden_size")) is int:
+        flat["embedding_multiplier"] = config["hidden_size"] ** 0.5
+    if averages_shared(config):
+        flat["routed_scaling_factor"] = 0.5
     if config.get("scale_attn_weights") is False:
         flat["attention_multiplier"] = 1.0
     keys = Keys(flat, name, {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()} | names)
@@ -286,6 +314,11 @@ def read_config(folder: Checkpoint) -> Configuration:
     if isinstance(window, dict) and window.get("rope_type", "default") != "default":
         keys.problems.append("positions of layers with windows are scaled, which is not supported")
     architecture = _architecture(name, config, keys)
+    if rope.get("short_mscale") != rope.get("long_mscale"):
+        keys.problems.append(
+            f"the keys 'short_mscale' and 'long_mscale' are {shown(rope.get('short_mscale'))} and "
+            f"{shown(rope.get('long_mscale'))}, which is not supported: expected one number"
+        )
     _read_rotated(config, flat, rope, keys)
     if local is not None and (architecture.local_rope_base or architecture.has_plain_windows):
         flat["rope.freq_base_swa"] = local
@@ -337,7 +370,7 @@ def _names_of(name: str, config: Mapping[str, Any]) -> dict[str, str]:
         names["attention.temperature_length"] = "floor_scale"
     if name == "falcon_h1":
         names["logit_scale"] = "lm_head_multiplier"
-    if name.startswith("granite"):
+    if "logits_scaling" in config:
         names["logit_scale"] = "logits_scaling"
     return names
 
@@ -369,7 +402,7 @@ def _read_latent(config: Mapping[str, Any], flat: dict[str, Any], keys: Keys) ->
         keys.problems.append("the key 'rope_interleave' is false, which is not supported")
 
 
-_FACTORS = ("attention_factor", "factor", "mscale", "mscale_all_dim")
+_FACTORS = ("attention_factor", "factor", "mscale", "mscale_all_dim", "long_mscale")
 
 
 def _check_factors(rope: Mapping[str, Any], keys: Keys) -> None:
@@ -430,6 +463,9 @@ def _architecture(name: str, config: Mapping[str, Any], keys: Keys) -> Architect
         keys.problems.append(f"the activation is {shown(given)}, expected {', '.join(known)}")
     elif not own:
         architecture = replace(architecture, activation=activation)
+    if config.get("expert_selection_fn") == "softmax":
+        architecture = replace(architecture, gating="softmax", normalizes_shares=True)
+        keys.metadata = {**keys.metadata, "norm_topk_prob": True}
     return replace(architecture, large_layers=0)
 
 
@@ -484,7 +520,11 @@ def _window_layers(
 
 def _rotated_layers(config: Mapping[str, Any], keys: Keys) -> list[bool] | None:
     """Which layers are rotated, where config.json says so."""
-    rotated = config.get("no_rope_layers")
+    rotated, bases = config.get("no_rope_layers"), config.get("layer_rope_theta")
+    if isinstance(bases, list) and {*map(type, bases)} <= {int, float}:
+        if len({*bases} - {0}) > 1:
+            keys.problems.append(f"layer_rope_theta is {shown(bases)}, expected one base and zeros")
+        rotated = [int(base != 0) for base in bases]
     if keys.prefix == "granitemoehybrid" and config.get("position_embedding_type") != "rope":
         rotated = [0] * keys.size("block_count")
     if rotated is None:
@@ -508,6 +548,8 @@ def _with_attention_factor(made: Configuration, rope: Mapping[str, Any]) -> Conf
         scale = float(given)
     elif kind == "yarn" and rope.get("mscale") and rope.get("mscale_all_dim"):
         scale = _yarn_scale(rope, "mscale") / _yarn_scale(rope, "mscale_all_dim")
+    elif kind == "longrope" and rope.get("long_mscale"):
+        scale = float(rope["long_mscale"])
     elif kind == "longrope":
         given = rope.get("factor")
         factor = given if isinstance(given, (int, float)) else made.context / made.rope.original

@@ -11,7 +11,7 @@ import numpy as np
 from ingot.compiler.frontends.gguf.configuration import Recurrence
 from ingot.compiler.frontends.gguf.keys import GREATEST, Keys, shown
 
-__all__ = ["check_factors", "factors_of", "read_layers"]
+__all__ = ["averages_shared", "check_factors", "factors_of", "read_layers"]
 
 _WINDOW = "sliding_attention"
 
@@ -72,8 +72,16 @@ def _read_mpt(attention: Mapping[str, Any], flat: dict[str, Any], keys: Keys) ->
         flat["attention.max_alibi_bias"] = attention["alibi_bias_max"]
 
 
+def averages_shared(config: Mapping[str, Any]) -> bool:
+    """Whether layers take the mean of what experts and the network of all tokens make."""
+    is_mean = config.get("shared_expert_combination_strategy") == "average"
+    return is_mean and bool(config.get("num_shared_experts"))
+
+
 def factors_of(config: Mapping[str, Any], r: Recurrence | None) -> dict[str, Any]:
     """By what products of a layer are multiplied, numbers or one for each column."""
+    if averages_shared(config):
+        return {"ffn_down_shexp": 0.5}
     if r is None or "ssm_multipliers" not in config:
         return {}
     given = {key: value for key, value in config.items() if value is not None}

@@ -37,6 +37,11 @@ _OTHERWISE = {
     **dict.fromkeys(("gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4"), _NORMS_BEHIND),
     **dict.fromkeys(("flex_olmo", "gemma3n_text", "gemma4_text", "vaultgemma"), _NORMS_BEHIND),
     "glm4": _NORMS_OF_GLM,
+    "afmoe": {
+        "post_attention_layernorm": "post_attention_norm",
+        "pre_mlp_layernorm": "ffn_norm",
+        "post_mlp_layernorm": "post_ffw_norm",
+    },
 }
 """What models have otherwise."""
 
@@ -130,6 +135,8 @@ class CheckpointWeights(Weights):
 
     def vector(self, name: str, length: int) -> Value:
         tensor = self.file.tensors.get(name)
+        if tensor is not None and tensor.shape == () and length == 1:
+            return self.builder.value("reshape", self._numbers(name, ()), shape=(1,))
         if tensor is not None and tensor.shape == (1, length):
             return self.builder.value("reshape", self._numbers(name, (1, length)), shape=(length,))
         numbers = super().vector(name, length)
@@ -156,7 +163,7 @@ class CheckpointWeights(Weights):
         else:
             numbers = super()._numbers(name, shape, heads)
         is_router = name.endswith(("ffn_gate_inp.weight", "ffn_gate_inp_shexp.weight"))
-        if self.codes is None or len(shape) == 1 or shape[-1] % _GROUP or is_router:
+        if self.codes is None or len(shape) < 2 or shape[-1] % _GROUP or is_router:
             return numbers
         made = _of_bytes if self.codes == "int8" else _of_halves
         b = self.builder

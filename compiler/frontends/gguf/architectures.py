@@ -3,7 +3,8 @@ that their files have: a row of a table for each."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import field, replace
 
 from ingot.compiler.ir.dataclass import dataclass
 
@@ -56,6 +57,10 @@ class Architecture:
     sloped_layers: int = 0  # a model of so many has slopes (ALiBi) and no rotations; -1: of any
     has_both: bool = False  # layers have a state beside attention
     has_experts_in_columns: bool = False  # joined weights of experts lie as [experts, k, length]
+    turns_backwards: bool = False  # rotations are by angles below 0
+    normalizes_embedding: bool = False  # what tokens begin with, without a weight
+    turns_halves: bool = False  # of latents, else neighbours
+    given: Mapping[str, float] = field(default_factory=dict)  # numbers that files leave out
 
 
 _GRANITE = Architecture(is_interleaved=True, divides_logits=True, tells_rotation=True)
@@ -140,6 +145,30 @@ ARCHITECTURES = {
     "pangu-embedded": Architecture(),
     "deepseek": Architecture(is_interleaved=True, normalizes_shares=False),
     "chatglm": Architecture(is_interleaved=True),
+    "jais2": replace(_GPT, activation="relu2"),
+    "exaone-moe": Architecture(
+        gating="sigmoid", normalizes_shares=False, window_period=4, rotates_windows_only=True
+    ),
+    "apertus": Architecture(is_gated=False, activation="xielu"),
+    "dbrx": Architecture(is_centered=True, network_norm="attn_output_norm"),
+    "minicpm3": Architecture(
+        turns_halves=True,
+        divides_logits=True,
+        given={"embedding_scale": 12.0, "depth_scale": 1.4, "base_width": 256.0},
+    ),
+    "afmoe": Architecture(
+        scales_embedding=True,
+        gating="sigmoid",
+        normalizes_shares=False,
+        window_period=4,
+        rotates_windows_only=True,
+    ),
+    "maincoder": Architecture(is_interleaved=True, turns_first=True),
+    "mellum": Architecture(has_plain_windows=True, window_period=4),
+    "hy_v3": Architecture(gating="sigmoid", normalizes_shares=False),
+    "granite_swa": replace(_GRANITE, tells_rotation=False),
+    "bailingmoe2": Architecture(gating="sigmoid", normalizes_shares=False),
+    "codeshell": _GPT,
     "nemotron": Architecture(is_centered=True, is_gated=False, activation="relu2"),
     "olmo": Architecture(is_interleaved=True, is_centered=True, has_bare_norms=True),
     "phi2": replace(_GPT, is_parallel=True),

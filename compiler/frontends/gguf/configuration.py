@@ -18,6 +18,7 @@ from ingot.hal.gguf import Gguf
 __all__ = [
     "SLOPED",
     "Configuration",
+    "Curve",
     "Groups",
     "Heads",
     "Recurrence",
@@ -28,6 +29,7 @@ __all__ = [
 SLOPED = 2
 """Features that keys have beside their own where scores have slopes."""
 _MOST_EXPERTS = 128  # of Llama 4; with so many, and only then, heads are not normalized
+_MOST_HEADS = 1 << 12  # each with slopes of its own
 _MOST_TAPS = 64  # of a convolution, each with code of its own
 
 
@@ -56,6 +58,17 @@ class Groups:
     count: int
     used: int
     best: int
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What the activation xielu is of. Above 0: softplus(rise) x^2 + slope x; else
+    (exp(min(x, end)) - 1 - x) (slope + softplus(fall)) + slope x."""
+
+    rise: float
+    fall: float
+    slope: float
+    end: float
 
 
 @dataclass(frozen=True)
@@ -123,6 +136,8 @@ class Configuration:
     temperature_scale: float  # queries grow with the logarithm of their position; 0: they do not
     temperature_length: int  # in how many positions by a step
     thresholds: tuple[float, ...]  # of gates, in deviations above their mean; without any: none
+    curves: tuple[Curve, ...]  # of each layer's xielu, where these are no tensors
+    mixer_noise: float  # how far scores may be below the best one to count in its share
     layer_input: int  # features that a token brings for each layer; 0: none
     slopes: tuple[float, ...]  # of heads, by which scores grow with the place of a key; or none
     streams: int  # versions of a token's numbers that go through the layers
@@ -257,11 +272,24 @@ def _kinds(
             (is_local or not only) and (not still or (layer + 1) % still > 0)
             for layer, is_local in enumerate(windows)
         ]
+    if keys.has("attention.rope_pattern"):
+        rotated = _flags(keys, "attention.rope_pattern", layers)
     if architecture.sloped_layers in (-1, layers):
         rotated = [False] * layers
     if architecture.tells_rotation and not keys.flag("rope.scaling.finetuned", True):
         rotated = [False] * layers
     return windows, tuple(rotated), tuple(convolved), tuple(networks)
+
+
+def _flags(keys: Keys, key: str, layers: int) -> list[bool]:
+    """Whether something holds for each layer."""
+    given = keys.value(key, None)
+    if isinstance(given, np.ndarray) and given.dtype == bool and len(given) == layers:
+        return [bool(each) for each in given]
+    keys.problems.append(
+        f"the key '{keys.name_of(key)}' is {shown(given)}, expected true or false for each layer"
+    )
+    return [False] * layers
 
 
 def _has_states_only(keys: Keys) -> bool:
@@ -416,11 +444,19 @@ def _attention(
 ) -> _Attention:
     layers, has_none = len(windows), architecture.recurrence and _has_states_only(keys)
     heads = 1 if has_none else keys.size("attention.head_count")
+    if heads > _MOST_HEADS:
+        keys.problems.append(
+            f"the key '{keys.name_of('attention.head_count')}' is {heads}, expected at most "
+            f"{_MOST_HEADS}"
+        )
+        heads = 1
     if width % heads and not keys.has("attention.key_length"):
         keys.problems.append(f"{heads} heads do not divide the width of {width}")
     rank = keys.size("attention.kv_lora_rank", 0)
     key_length = keys.size("attention.key_length", max(width // heads, 1))
-    value_length = keys.size("attention.value_length", key_length)
+    value_length = keys.size(
+        "attention.value_length", max(width // heads, 1) if rank else key_length
+    )
     turned = keys.size("rope.dimension_count", key_length)
     rope = read_rope(keys, turned, context, architecture.yarn_log_unit)
     local_length = keys.size("attention.key_length_swa", key_length)
@@ -478,12 +514,22 @@ def _sources(keys: Keys, windows: Sequence[bool]) -> tuple[int, ...]:
     return tuple(layer if layer < own else last[windows[layer]] for layer in range(layers))
 
 
-def _thresholds(keys: Keys, layers: int) -> tuple[float, ...]:
-    """Below which gates are 0; -inf where none is."""
-    key = "activation_sparsity_scale"
+def _curves(keys: Keys, architecture: Architecture, layers: int) -> tuple[Curve, ...]:
+    """The numbers of xielu, if the metadata has them."""
+    kinds = ("alpha_p", "alpha_n", "beta", "eps")
+    if architecture.activation != "xielu" or not keys.has("xielu.alpha_p"):
+        return ()
+    lists = [_of_layers(keys, f"xielu.{kind}", layers) for kind in kinds]
+    return tuple(Curve(*each) for each in zip(*lists, strict=False))
+
+
+def _of_layers(keys: Keys, key: str, layers: int) -> tuple[float, ...]:
+    """A number for each layer, which may be -inf; none where nothing is said."""
     given = keys.value(key, None)
     if given is None:
         return ()
+    if isinstance(given, float) and abs(given) < 10:
+        return (given,) * layers
     is_list = isinstance(given, np.ndarray) and given.dtype.kind == "f" and len(given) == layers
     if is_list and not np.isnan(given).any() and (given < 10).all():
         return tuple(float(each) for each in given)
@@ -493,15 +539,20 @@ def _thresholds(keys: Keys, layers: int) -> tuple[float, ...]:
     return ()
 
 
-def _factors(keys: Keys, architecture: Architecture, width: int, original: int) -> dict[str, Any]:
+def _factors(
+    keys: Keys, architecture: Architecture, layers: int, width: int, original: int
+) -> dict[str, Any]:
     """By what numbers are multiplied on their way, and limits of them."""
     embedding_scale = width**0.5 if architecture.scales_embedding else 1.0
-    is_needed = architecture.needs_scales
+    is_needed, given = architecture.needs_scales, architecture.given
     default = None if is_needed else 1.0
-    logit_scale = keys.number("logit_scale", default)
+    depth = keys.number("depth_scale", given.get("depth_scale", 0.0))
+    base = keys.number("base_width", given.get("base_width", 0.0))
+    logit_scale = keys.number("logit_scale", width / base if base else default)
+    embedding_scale = given.get("embedding_scale", embedding_scale)
     return {
         "embedding_scale": keys.number("embedding_scale", None if is_needed else embedding_scale),
-        "residual_scale": keys.number("residual_scale", default),
+        "residual_scale": keys.number("residual_scale", depth / layers**0.5 if depth else default),
         "logit_scale": 1 / logit_scale if architecture.divides_logits else logit_scale,
         "temperature_scale": keys.number(
             "attention.temperature_scale", architecture.temperature_scale
@@ -560,6 +611,7 @@ def _read(
         projection_limit=keys.number("attention.clamp_kqv", 0.0),
         logit_cap=keys.number("final_logit_softcapping", 0.0),
         experts=experts,
+        mixer_noise=keys.number("mixer_noise", 0.0),
         chosen_experts=chosen,
         expert_length=keys.size("expert_feed_forward_length", feed),
         gating=_gating(keys, architecture.gating),
@@ -573,8 +625,9 @@ def _read(
         convolved=convolved,
         networks=networks,
         recurrence=_recurrence(keys, architecture.recurrence),
-        **_factors(keys, architecture, width, attention.rope.original),
-        thresholds=_thresholds(keys, len(windows)),
+        **_factors(keys, architecture, len(windows), width, attention.rope.original),
+        thresholds=_of_layers(keys, "activation_sparsity_scale", len(windows)),
+        curves=_curves(keys, architecture, len(windows)),
         **_inputs(keys),
         slopes=_slopes(keys, architecture, attention.heads, len(windows)),
         rope=attention.rope,

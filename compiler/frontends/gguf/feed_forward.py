@@ -61,7 +61,10 @@ def _network(
     length = weights.rows(f"{name}.ffn_down{suffix}.weight")
     if not c.architecture.is_gated:
         hidden = weights.linear(x, f"{name}.ffn_up{suffix}", length)
-        hidden = active(hidden, c.architecture.activation, b)
+        if c.architecture.activation == "xielu":
+            hidden = _xielu(hidden, _curve(c, weights, layer), b)
+        else:
+            hidden = active(hidden, c.architecture.activation, b)
         return weights.linear(hidden, f"{name}.ffn_down{suffix}", c.width)
     if f"{name}.ffn_gate{suffix}.weight" in weights:
         # the last product multiplies both: so the first one is as those of attention are
@@ -76,6 +79,32 @@ def _network(
     if f"{name}.ffn_sub_norm.weight" in weights:
         hidden = norm(hidden, f"{name}.ffn_sub_norm")
     return weights.linear(hidden, f"{name}.ffn_down{suffix}", c.width)
+
+
+def _curve(c: Configuration, weights: Weights, layer: int) -> Sequence[Value]:
+    """What the activation of a layer is of, f32[] each; see `Curve`."""
+    b = weights.builder
+    if c.curves:
+        curve = c.curves[layer]
+        return [b.constant(x, "f32") for x in (curve.rise, curve.fall, curve.slope, curve.end)]
+    names = [f"blk.{layer}.ffn_act.{kind}" for kind in ("alpha_p", "alpha_n", "beta", "eps")]
+    return [b.value("reshape", weights.vector(name, 1), shape=()) for name in names]
+
+
+def _xielu(x: Value, curve: Sequence[Value], b: Builder) -> Value:
+    shape = tensor_type(x).shape
+    rise, fall, slope, end = curve
+    rise, fall = _softplus(rise, b), b.value("add", slope, _softplus(fall, b))
+    rise, fall, slope, end = (b.broadcast_to(each, shape) for each in (rise, fall, slope, end))
+    above = b.value("mul", rise, b.value("mul", x, x))
+    below = b.value("mul", b.value("sub", b.value("expm1", b.value("min", x, end)), x), fall)
+    is_above = b.value("compare", x, b.full(0.0, F32, shape), direction="gt")
+    bent = b.value("select", is_above, above, below)
+    return b.value("add", bent, b.value("mul", slope, x))
+
+
+def _softplus(x: Value, b: Builder) -> Value:
+    return b.value("log1p", b.value("exp", x))
 
 
 def _above(x: Value, deviations: float, b: Builder) -> Value:
@@ -177,8 +206,11 @@ class _Mixture:
     def _chosen(self, x: Value) -> tuple[Value, Value]:
         """The shares [count, k] of experts, and which these are, i64[count, k]: those with the
         greatest shares, or where there is a bias, with the greatest sums of share and bias."""
-        c, b, bias = self.c, self.b, f"{self.name}.exp_probs_b.bias"
+        c, b, bias = self.c, self.b, f"{self.name}.exp_probs_b"
+        bias = bias if bias in self.weights else f"{bias}.bias"
         scores = self.weights.linear(x, f"{self.name}.ffn_gate_inp", c.experts)
+        if c.gating == "mixer":
+            return self._mixed(scores)
         all = b.value("logistic", scores) if c.gating == "sigmoid" else softmax(scores, b)
         options = {"k": c.chosen_experts, "axis": 1, "dtype": I64}
         biased = all
@@ -196,6 +228,32 @@ class _Mixture:
             start_index_map=(1,), index_vector_dim=2, slice_sizes=(1, 1),
         )  # fmt: skip
         return shares, chosen
+
+    def _mixed(self, scores: Value) -> tuple[Value, Value]:
+        """As `_chosen`, one expert after the other: the share of each is among those whose scores
+        are not far below its own, without the ones before."""
+        b, shape = self.b, tensor_type(scores).shape
+        count, left, shares, places = shape[0], scores, list[Value](), list[Value]()
+        lowest = b.full(-np.inf, F32, shape)
+        for _ in range(self.c.chosen_experts):
+            best, place = b.op("top_k", left, k=1, axis=1, dtype=I64)
+            wide = b.value("broadcast", b.value("reshape", best, shape=(count,)),
+                           shape=shape, dimensions=(0,))  # fmt: skip
+            below = b.value("sub", wide, scores)
+            unit = b.value("max", b.value("abs", scores), wide)
+            most = times(unit, 2 * self.c.mixer_noise, b)
+            near = b.value("compare", below, most, direction="le")
+            near = b.value("select", near, b.value("exp", b.value("sub", left, wide)),
+                           b.full(0.0, F32, shape))  # fmt: skip
+            total = b.value("reduce", near, axes=(1,), kind="add")
+            one = b.full(1.0, F32, (count,))
+            shares.append(b.value("reshape", b.value("div", one, total), shape=(count, 1)))
+            places.append(place)
+            all = b.value("iota", dtype=I64, shape=shape, axis=1)
+            own = b.value("broadcast", b.value("reshape", place, shape=(count,)),
+                          shape=shape, dimensions=(0,))  # fmt: skip
+            left = b.value("select", b.value("compare", all, own, direction="eq"), lowest, left)
+        return b.value("concatenate", *shares, axis=1), b.value("concatenate", *places, axis=1)
 
     def _of_one(self, x: Value, shares: Value, chosen: Value) -> Value:
         c, b, k = self.c, self.b, self.c.chosen_experts

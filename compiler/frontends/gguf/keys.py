@@ -10,6 +10,7 @@ __all__ = ["GREATEST", "Keys", "shown"]
 GREATEST = 1 << 24
 """Of a size."""
 _LARGEST = 1e30  # of a number
+_OF_ALL = "xielu."  # keys that have no prefix in GGUF files
 
 
 class Keys:
@@ -23,7 +24,9 @@ class Keys:
 
     def name_of(self, key: str) -> str:
         """What the file calls a key."""
-        return f"{self.prefix}.{key}" if self.names is None else self.names.get(key, key)
+        if self.names is None:
+            return key if key.startswith(_OF_ALL) else f"{self.prefix}.{key}"
+        return self.names.get(key, key)
 
     def has(self, key: str) -> bool:
         return self.metadata.get(self.name_of(key)) is not None

@@ -87,8 +87,10 @@ class LatentAttention:
         return b.value("transpose", part(joined, 1, 0, self.plain, b), permutation=(0, 2, 1))
 
     def _turned(self, x: Value) -> Value:
-        """x[count, heads, turned], pairs of neighbours as halves, and rotated."""
+        """x[count, heads, turned], neighbours that turn together as halves, and rotated."""
         b, (count, heads, length) = self.b, tensor_type(x).shape
+        if self.c.architecture.turns_halves:
+            return self.turn(x)
         x = b.value("reshape", x, shape=(count, heads, self.turned // 2, 2))
         x = b.value("transpose", x, permutation=(0, 1, 3, 2))
         return self.turn(b.value("reshape", x, shape=(count, heads, length)))

@@ -50,6 +50,8 @@ class Transformer:
         x = self._scaled(self.weights.embedding(ids, self.c.width), self.c.embedding_scale)
         if "output_norm.weight" in self.weights and self._has_first_norm:
             x = self._norm(x, "token_embd_norm")
+        if self.c.architecture.normalizes_embedding:
+            x = self._bare_norm(x)
         if "position_embd.weight" in self.weights:
             x = self.b.value("add", x, self._placed())
         if self.c.layer_input:
@@ -159,9 +161,9 @@ class Transformer:
 
     # Parts
 
-    def _norm(self, x: Value, name: str) -> Value:
+    def _norm(self, x: Value, name: str, heads: int = 1, paired: int = 0) -> Value:
         """x / rms(x) * weight over the last axis; x less its mean where the architecture wants
-        that, and with a bias if there is one."""
+        that, and with a bias if there is one. `heads` and `paired` as of `_halves`."""
         b, shape = self.b, tensor_type(x).shape
         length = known_dim(shape[-1])
         if self.c.architecture.is_centered:
@@ -170,12 +172,26 @@ class Transformer:
         if self.c.architecture.has_bare_norms:
             return y
         tensor = name if name in self.weights else f"{name}.weight"  # so in files of falcon-h1
-        weight = b.broadcast_to(self.weights.vector(tensor, length), shape)
-        y = b.value("mul", y, weight)
+        y = b.value("mul", y, self._for_features(tensor, shape, heads, paired))
         if f"{name}.bias" not in self.weights:
             return y
-        bias = self.weights.vector(f"{name}.bias", length)
-        return b.value("add", y, b.broadcast_to(bias, shape))
+        return b.value("add", y, self._for_features(f"{name}.bias", shape, heads, paired))
+
+    def _for_features(
+        self, name: str, shape: Sequence[Dim], heads: int = 1, paired: int = 0
+    ) -> Value:
+        """A number of each feature, or of each feature of each head, for all of x[..., length]."""
+        length = known_dim(shape[-1])
+        each = known_dim(shape[-2]) if self.weights.has_rows(name) else 1
+        if each > 1:
+            vector = self.weights.table(name, (each, length))
+        else:
+            vector = self.weights.vector(name, length)
+        if paired:
+            vector = self._reshaped(vector, 1, each * length)
+            vector = self._halves(vector, heads * each, paired)
+        vector = self._reshaped(vector, *((each, length) if each > 1 else (length,)))
+        return self.b.broadcast_to(vector, tuple(shape))
 
     def _bare_norm(self, x: Value) -> Value:
         """x / rms(x) over the last axis."""
@@ -249,6 +265,8 @@ class Transformer:
         heads, source = c.attention[layer], c.sources[layer]
         q, *own = self._projections(x, layer)
         gate = None
+        if f"{name}.attn_gate.weight" in self.weights:
+            gate = self.weights.linear(x, f"{name}.attn_gate", c.heads * heads.value_length)
         if c.architecture.gates_attention:
             pairs = self._reshaped(q, self.count, c.heads, 2 * heads.key_length)
             q, gate = (
@@ -318,7 +336,8 @@ class Transformer:
         return [*made, made[1]] if kinds == "qk" else made
 
     def _halves(self, x: Value, heads: int, paired: int) -> Value:
-        """x[count, length], the pairs of neighbours in the first features of heads as halves."""
+        """x[count, length] of so many heads, pairs of neighbours in their first features as
+        halves."""
         (count, length), b = tensor_type(x).shape, self.b
         if not paired:
             return x
@@ -343,17 +362,20 @@ class Transformer:
         limited and turned."""
         is_normed = f"{norm}.weight" in self.weights
         is_whole = is_normed and self.weights.rows(f"{norm}.weight") == heads * length
+        rope = self.c.local_rope if self.c.has_window(layer) else self.c.rope
+        paired = rope.length if self.c.architecture.is_interleaved else 0
         if is_whole:
-            x = self._norm(x, norm)
+            x = self._norm(x, norm, heads, paired)
         x = self._reshaped(x, self.count, heads, length)
         turns_first = self.c.architecture.turns_first
         if is_normed and not is_whole and not turns_first:
-            x = self._norm(x, norm)
+            x = self._norm(x, norm, 1, paired)
         x = self._limited(x)
         if self.c.rotated[layer]:
             x = self._rotated(x, length, layer)
             x = self._bare_norm(x) if self.c.unit_heads else x
-        return self._norm(x, norm) if is_normed and not is_whole and turns_first else x
+        is_last = is_normed and not is_whole and turns_first
+        return self._norm(x, norm, 1, paired) if is_last else x
 
     def _rotated(self, x: Value, length: int, layer: int) -> Value:
         is_local = self.c.has_window(layer)
@@ -387,6 +409,8 @@ class Transformer:
         positions = b.value("broadcast", positions, shape=(count, half), dimensions=(0,))
         angles = b.value("mul", positions, b.broadcast_to(frequencies, (count, half)))
         turns = [b.value(name, angles) for name in ("cos", "sin")]
+        if self.c.architecture.turns_backwards:
+            turns[1] = b.value("neg", turns[1])
         if rope.scale != 1:
             turns = [self._times(each, rope.scale) for each in turns]
         return turns[0], turns[1]

@@ -102,6 +102,11 @@ class Weights:
         tensor = self.file.tensors.get(name)
         return 1 if tensor is None else tensor.shape[-1]
 
+    def has_rows(self, name: str) -> bool:
+        """Whether a tensor is a matrix."""
+        tensor = self.file.tensors.get(name)
+        return tensor is not None and len(tensor.shape) > 1
+
     def vector(self, name: str, length: int) -> Value:
         """f32[length]."""
         return self._numbers(name, (length,))

@@ -151,6 +151,20 @@ LAYER = {
         for own, other in {"conv1d": "conv1d", "norm": "norm", "out_proj": "out"}.items()
     },
     **{f"{part}.in_proj": "ssm_in" for part in _STATES},
+    **{
+        f"{part}.{own}": f"ssm_{other}"
+        for part in _STATES
+        for own, other in {
+            "x_proj": "x",
+            "dt_proj": "dt",
+            "dt_layernorm": "dt_norm",
+            "b_layernorm": "b_norm",
+            "c_layernorm": "c_norm",
+        }.items()
+    },
+    **{
+        f"feed_forward.experts.*.{part}_proj": f"ffn_{part}_exps" for part in ("gate", "up", "down")
+    },
     **{f"mixer.{part}_proj": f"attn_{part}" for part in "qkv"},
     "mixer.o_proj": "attn_output",
     "mixer.gate": "ffn_gate_inp",

@@ -316,6 +316,22 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
         "Mamba2",
         {"num_heads": 16, "head_dim": 8, "state_size": 8, "n_groups": 2, **_WHOLE},
     ),
+    "mamba": ("Mamba", {"state_size": 8, **_WHOLE}),
+    "falcon mamba": ("FalconMamba", {"state_size": 8, "mixer_rms_eps": 1e-3, **_WHOLE}),
+    "jamba": (
+        "Jamba",
+        {
+            "num_hidden_layers": 4,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "expert_layer_period": 2,
+            "expert_layer_offset": 0,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "mamba_d_state": 8,
+            "pad_token_id": 0,
+        },
+    ),
     "falcon h1": (
         "FalconH1",
         {

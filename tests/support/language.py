@@ -252,6 +252,11 @@ _MAMBA_2 = {
     "ssm_in": (292, 64), "ssm_conv1d": (160, 4), "ssm_conv1d.bias": (160,), "ssm_dt": (4,),
     "ssm_a": (4, 1), "ssm_d": (4, 1), "ssm_norm": (2, 64), "ssm_out": (64, 128),
 }  # fmt: skip
+_MAMBA_1 = {
+    "ssm_in": (256, 64), "ssm_conv1d": (128, 4), "ssm_conv1d.bias": (128,), "ssm_x": (20, 128),
+    "ssm_dt.weight": (128, 4), "ssm_dt.bias": (128,), "ssm_a": (128, 8), "ssm_d": (128,),
+    "ssm_out": (64, 128),
+}  # fmt: skip
 _LAYER_INPUTS = {
     "attention.sliding_window": 3, "embedding_length_per_layer_input": 8,
     "final_logit_softcapping": 30.0,
@@ -343,6 +348,25 @@ UNDEFINED = {
     "baichuan": Shape("baichuan", kv_heads=4, layers=40, feed=48),
     "mamba2": Shape("mamba2", layers=2, tied=True, own=_NO_ATTENTION | _MAMBA_2,
         metadata=_STATES_OF_128 | {"attention.head_count": 0, "feed_forward_length": 0}),
+    "mamba": Shape("mamba", tied=True, own=_NO_ATTENTION | _MAMBA_1, metadata=_STATES_OF_128 | {
+        "attention.head_count": 0, "feed_forward_length": 0,
+    }),
+    "falcon mamba": Shape("mamba", own=_NO_ATTENTION | _MAMBA_1, metadata=_STATES_OF_128 | {
+        "attention.head_count": 0, "feed_forward_length": 0, "ssm.dt_b_c_rms": True,
+    }),
+    "jamba": Shape("jamba", layers=4, metadata=_STATES_OF_128 | {
+        "attention.head_count_kv": [0, 2, 0, 2], "expert_count": 4, "expert_used_count": 2,
+    }, own={
+        f"{layer}.{part}": dims for layer in (0, 2) for part, dims in (
+            dict.fromkeys(("shortconv.in_proj", "shortconv.conv", "shortconv.out_proj")) | _MAMBA_1
+            | {"ssm_dt_norm": (4,), "ssm_b_norm": (8,), "ssm_c_norm": (8,)}
+        ).items()
+    } | {
+        f"{layer}.{part}": dims for layer in (0, 2) for part, dims in {
+            "ffn_gate": None, "ffn_up": None, "ffn_down": None, "ffn_gate_inp": (4, 64),
+            "ffn_gate_exps": (4, 96, 64), "ffn_up_exps": (4, 96, 64), "ffn_down_exps": (4, 64, 96),
+        }.items()
+    }),
     "falcon-h1": Shape("falcon-h1", own={
             part: dims for part, dims in _MAMBA_2.items() if part != "ssm_norm"
         } | {"ffn_norm": None, "blk.0.ffn_norm/": (64,), "blk.1.ffn_norm/": (64,)},
@@ -734,6 +758,6 @@ def _recurrent(architecture: str, width: int) -> dict[str, tuple[int, ...]]:
 
 def _whole(part: str) -> str:
     """The name of a tensor."""
-    if part in ("ssm_a", "ssm_d") or part.endswith((".scale", ".bias", "/")):
+    if part in ("ssm_a", "ssm_d") or part.endswith((".scale", ".bias", ".weight", "/")):
         return part
     return f"{part}.{'bias' if part in ('exp_probs_b', 'ssm_dt') else 'weight'}"

@@ -7,152 +7,24 @@ from dataclasses import replace
 from math import isfinite, log, prod
 from typing import Any
 
+from ingot.compiler.frontends.checkpoint.model_types import (
+    DEFAULTS,
+    MODEL_TYPES,
+    STATES_ALONE,
+    WITHOUT,
+)
 from ingot.compiler.frontends.checkpoint.of_layers import (
     averages_shared,
     check_factors,
     read_layers,
 )
-from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES, Architecture
+from ingot.compiler.frontends.gguf.architectures import Architecture
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_keys
 from ingot.compiler.frontends.gguf.keys import Keys, shown
 from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.errors import CompileError
 
 __all__ = ["MODEL_TYPES", "read_config", "text_config"]
-
-_LLAMA = Architecture()
-_QWEN_HYBRID = replace(ARCHITECTURES["qwen3next"], network_norm="ffn_norm", is_less_one=True)
-MODEL_TYPES = {
-    "llama": _LLAMA,
-    "mistral": replace(_LLAMA, window_period=-1),
-    "mixtral": replace(_LLAMA, window_period=-1),
-    "qwen2": ARCHITECTURES["qwen2"],
-    "qwen2_moe": ARCHITECTURES["qwen2moe"],
-    "qwen3": ARCHITECTURES["qwen3"],
-    "qwen3_moe": ARCHITECTURES["qwen3moe"],
-    "gemma": replace(ARCHITECTURES["gemma"], is_less_one=True),
-    "gemma2": replace(ARCHITECTURES["gemma2"], is_less_one=True),
-    "gemma3_text": replace(ARCHITECTURES["gemma3"], is_less_one=True),
-    "gemma3n_text": ARCHITECTURES["gemma3n"],
-    "gemma4_text": ARCHITECTURES["gemma4"],
-    "llama4_text": replace(ARCHITECTURES["llama4"], chunk=0, has_experts_in_columns=True),
-    "phi3": ARCHITECTURES["phi3"],
-    "ministral": replace(_LLAMA, window_period=-1),
-    "ministral3": _LLAMA,
-    "qwen2_vl_text": ARCHITECTURES["qwen2"],
-    "qwen2_5_vl_text": ARCHITECTURES["qwen2"],
-    "qwen3_vl_text": ARCHITECTURES["qwen3"],
-    "olmo2": ARCHITECTURES["olmo2"],
-    "olmo3": ARCHITECTURES["olmo2"],
-    "olmoe": ARCHITECTURES["olmoe"],
-    "exaone4": ARCHITECTURES["exaone4"],
-    "granite": replace(_LLAMA, divides_logits=True),
-    "smollm3": _LLAMA,
-    "glm4": ARCHITECTURES["glm4"],
-    "ernie4_5": ARCHITECTURES["ernie4_5"],
-    "seed_oss": _LLAMA,
-    "cohere": ARCHITECTURES["command-r"],
-    "cohere2": ARCHITECTURES["cohere2"],
-    "stablelm": ARCHITECTURES["stablelm"],
-    "starcoder2": replace(ARCHITECTURES["starcoder2"], window_period=-1),
-    "arcee": replace(ARCHITECTURES["arcee"], is_interleaved=False),
-    "glm4_moe": replace(ARCHITECTURES["glm4moe"], network_norm="ffn_norm"),
-    "ernie4_5_moe": ARCHITECTURES["ernie4_5-moe"],
-    "dots1": ARCHITECTURES["dots1"],
-    "lfm2": ARCHITECTURES["lfm2"],
-    "lfm2_moe": ARCHITECTURES["lfm2moe"],
-    "deepseek_v2": replace(_LLAMA, best_of_groups=1),
-    "deepseek_v3": replace(_LLAMA, gating="sigmoid"),
-    "glm4_moe_lite": replace(_LLAMA, gating="sigmoid"),
-    "qwen3_vl_moe_text": ARCHITECTURES["qwen3vlmoe"],
-    "granitemoe": replace(_LLAMA, divides_logits=True),
-    "nemotron_h": ARCHITECTURES["nemotron_h"],
-    "granitemoehybrid": replace(_LLAMA, divides_logits=True, recurrence="mamba"),
-    "granitemoeshared": replace(_LLAMA, divides_logits=True),
-    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _QWEN_HYBRID),
-    "minimax_m2": ARCHITECTURES["minimax-m2"],
-    "glm": ARCHITECTURES["chatglm"],
-    "helium": replace(_LLAMA, is_interleaved=True),
-    "nemotron": replace(ARCHITECTURES["nemotron"], is_less_one=True),
-    "olmo": replace(ARCHITECTURES["olmo"], is_interleaved=False),
-    "phi": ARCHITECTURES["phi2"],
-    "gpt2": replace(ARCHITECTURES["gpt2"], has_products_in_columns=True),
-    "gpt_bigcode": replace(ARCHITECTURES["starcoder"], joins_heads=True),
-    "gpt_neox": replace(ARCHITECTURES["gptneox"], joins_heads=True),
-    "gptj": replace(ARCHITECTURES["phi2"], is_interleaved=True),
-    "falcon": replace(ARCHITECTURES["falcon"], joins_heads=True),
-    "opt": replace(ARCHITECTURES["gpt2"], first_position=2),
-    "bitnet": ARCHITECTURES["bitnet"],
-    "bloom": replace(ARCHITECTURES["bloom"], joins_heads=True),
-    "mpt": replace(ARCHITECTURES["mpt"], activation="gelu_erf"),
-    "mamba2": ARCHITECTURES["mamba2"],
-    "falcon_h1": ARCHITECTURES["falcon-h1"],
-    "bamba": Architecture(recurrence="mamba"),
-    "cwm": replace(_LLAMA, window_period=-1),
-    "exaone_moe": replace(_LLAMA, gating="sigmoid", window_period=4, rotates_windows_only=True),
-    "flex_olmo": replace(ARCHITECTURES["olmo2"], normalizes_shares=False),
-    "jais2": replace(ARCHITECTURES["nemotron"]),
-    "solar_open": replace(_LLAMA, gating="sigmoid"),
-    "internlm3": _LLAMA,
-    "youtu": _LLAMA,
-    **dict.fromkeys(("exaone", "hyperclovax", "iquestcoder"), _LLAMA),
-    "granite_swa": replace(_LLAMA, divides_logits=True, window_period=-1),
-    "granitemoe_swa": replace(_LLAMA, divides_logits=True, window_period=-1),
-    "mellum": ARCHITECTURES["mellum"],
-    "apertus": ARCHITECTURES["apertus"],
-    "phimoe": Architecture(is_centered=True, gating="mixer", normalizes_shares=False),
-    "minicpm3": replace(ARCHITECTURES["minicpm3"], given={}),
-    "afmoe": replace(ARCHITECTURES["afmoe"], scales_embedding=False, normalizes_shares=True),
-    **dict.fromkeys(("hy_v3", "sarvam_moe"), replace(_LLAMA, gating="sigmoid")),
-    "cohere2_moe": replace(ARCHITECTURES["cohere2"], gating="sigmoid"),
-    "nanochat": Architecture(
-        is_gated=False,
-        has_bare_norms=True,
-        has_unit_heads=True,
-        normalizes_embedding=True,
-        turns_backwards=True,
-    ),
-    "vaultgemma": replace(ARCHITECTURES["gemma2"], is_less_one=True),
-    "hunyuan_v1_dense": ARCHITECTURES["hunyuan-dense"],
-    "hunyuan_v1_moe": ARCHITECTURES["hunyuan-moe"],
-    "gpt_oss": replace(ARCHITECTURES["gpt-oss"], network_norm="ffn_norm", has_paired_gates=True),
-}
-"""Models that can be compiled, by their `model_type`; of those that see images too, their
-`text_config` has it."""
-
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "gemma3_text": {
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "max_position_embeddings": 131072,
-        "rms_norm_eps": 1e-6,
-        "query_pre_attn_scalar": 256,
-        "sliding_window": 4096,
-        "rope_theta": 1e6,
-    },
-    "gemma4_text": {"altup_num_inputs": 1},
-    "olmo": {"layer_norm_eps": 1e-5},
-    **{name: {"rotary_pct": 0.5} for name in ("glm", "nemotron", "phi")},
-    "gpt_neox": {"rotary_pct": 0.25},
-    **{name: {"rotary_pct": 0.25} for name in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")},
-    "opt": {"layer_norm_eps": 1e-5},
-    "falcon": {"multi_query": True, "max_position_embeddings": 2048},
-    "gpt_bigcode": {"multi_query": True},
-    "bloom": {"max_position_embeddings": 2048, "activation_function": "gelu_new"},
-    "mpt": {"activation_function": "gelu"},
-    "mamba2": {"max_position_embeddings": 1 << 20, "num_attention_heads": 0},
-}
-"""What models have whose config.json leaves it out."""
-
-_WITHOUT: dict[str, tuple[str, ...]] = {
-    "stablelm": ("use_parallel_residual", "qk_layernorm"),
-    "falcon": ("alibi",),
-    "bloom": ("apply_residual_connection_post_layernorm",),
-    "falcon_h1": ("attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias"),
-    "gpt2": ("scale_attn_by_inverse_layer_idx",),
-}
-"""What a model may have that cannot be compiled."""
 
 _NAMES = {
     "block_count": "num_hidden_layers",
@@ -248,6 +120,17 @@ _MAMBA_ALONE = {
     "ssm.group_count": "n_groups",
     "ssm.state_size": "state_size",
 }
+_MAMBA_1 = {
+    "ssm.conv_kernel": "mamba_d_conv",
+    "ssm.time_step_rank": "mamba_dt_rank",
+    "ssm.state_size": "mamba_d_state",
+}
+_MAMBA_1_ALONE = {
+    "ssm.conv_kernel": "conv_kernel",
+    "ssm.time_step_rank": "time_step_rank",
+    "ssm.state_size": "state_size",
+    "ssm.norm_epsilon": "mixer_rms_eps",
+}
 _INNER = (
     ("mamba_d_ssm", ""),
     ("linear_num_value_heads", "linear_value_head_dim"),
@@ -256,6 +139,7 @@ _INNER = (
     ("mamba_expand", "hidden_size"),
 )
 """Keys whose product is the length of what a state gives, where there is the first one."""
+_WHOLE_INNER = dict.fromkeys(("mamba", "falcon_mamba"), (("intermediate_size", ""),))
 
 _SHOWN_ROPE = "rope_parameters."
 _ACTIVATIONS = {
@@ -284,29 +168,16 @@ def read_config(folder: Checkpoint) -> Configuration:
             f"are: {', '.join(MODEL_TYPES)}; export others to ONNX, as with `optimum-cli export "
             "onnx --model FOLDER OUT`"
         )
-    config = {**_DEFAULTS.get(name, {}), **config}
+    config = {**DEFAULTS.get(name, {}), **config}
     local, rope = _rope_of(config)
     if type(config.get("head_dim")) is int:
         _with_alpha(rope, config["head_dim"])
     flat = {**config, **{f"{_SHOWN_ROPE}{key}": value for key, value in rope.items()}}
     names = _names_of(name, config)
-    if not config.get("use_sliding_window", True):
-        flat.pop("sliding_window", None)
-    if name == "deepseek_v2" and config.get("topk_method", "greedy") == "greedy":
-        flat.pop("n_group", None)
-    if config.get("multi_query") and not config.get("new_decoder_architecture"):
-        flat[names["attention.head_count_kv"]] = 1
-    if config.get("attn_temperature_tuning") is False:
-        flat["attn_scale"] = 0.0
-    if config.get("mup_enabled") and type(config.get("hidden_size")) is int:
-        flat["embedding_multiplier"] = config["hidden_size"] ** 0.5
-    if averages_shared(config):
-        flat["routed_scaling_factor"] = 0.5
-    if config.get("scale_attn_weights") is False:
-        flat["attention_multiplier"] = 1.0
+    _settle(name, config, names, flat)
     keys = Keys(flat, name, {key: f"{_SHOWN_ROPE}{own}" for key, own in _ROPE.items()} | names)
     _check_factors(rope, keys)
-    for key in _WITHOUT.get(name, ()):
+    for key in WITHOUT.get(name, ()):
         if config.get(key):
             keys.problems.append(f"the key '{key}' is {shown(config[key])}, which is not supported")
     parts = config.get("rope_parameters")
@@ -326,7 +197,8 @@ def read_config(folder: Checkpoint) -> Configuration:
     if keys.has("attention.kv_lora_rank"):
         _read_latent(config, flat, keys)
     if architecture.recurrence:
-        given = (pair for pair in _INNER if config.get(pair[0]) is not None)
+        pairs = (*_WHOLE_INNER.get(name, ()), *_INNER)
+        given = (pair for pair in pairs if config.get(pair[0]) is not None)
         flat["ssm.inner_size"] = prod(keys.size(x) for x in next(given, _INNER[-1]) if x)
         _check_states(config, architecture, keys)
     types = kinds = convolved = networks = None
@@ -342,6 +214,31 @@ def read_config(folder: Checkpoint) -> Configuration:
     lists = (types, convolved, rotated, networks)
     made = read_keys(keys, what, architecture, tensors, *lists, counts_ahead=False)
     return _with_attention_factor(made, rope)
+
+
+def _settle(
+    name: str, config: Mapping[str, Any], names: Mapping[str, str], flat: dict[str, Any]
+) -> None:
+    """Puts what follows from other keys into `flat`."""
+    if not config.get("use_sliding_window", True):
+        flat.pop("sliding_window", None)
+    if name == "deepseek_v2" and config.get("topk_method", "greedy") == "greedy":
+        flat.pop("n_group", None)
+    if config.get("multi_query") and not config.get("new_decoder_architecture"):
+        flat[names["attention.head_count_kv"]] = 1
+    if config.get("attn_temperature_tuning") is False:
+        flat["attn_scale"] = 0.0
+    for key in ("time_step_rank", "mamba_dt_rank"):
+        if config.get(key) == "auto" and type(config.get("hidden_size")) is int:
+            flat[key] = -(-config["hidden_size"] // 16)
+    if name == "falcon_mamba":
+        flat["ssm.dt_b_c_rms"] = True
+    if config.get("mup_enabled") and type(config.get("hidden_size")) is int:
+        flat["embedding_multiplier"] = config["hidden_size"] ** 0.5
+    if averages_shared(config):
+        flat["routed_scaling_factor"] = 0.5
+    if config.get("scale_attn_weights") is False:
+        flat["attention_multiplier"] = 1.0
 
 
 def _read_rotated(
@@ -360,7 +257,9 @@ def _read_rotated(
 def _names_of(name: str, config: Mapping[str, Any]) -> dict[str, str]:
     """What this model's config.json calls keys."""
     names = _NAMES | (_MAMBA if MODEL_TYPES[name].recurrence == "mamba" else {})
-    if MODEL_TYPES[name].has_single_parts:
+    if MODEL_TYPES[name].recurrence == "mamba 1":
+        names |= _MAMBA_1_ALONE if MODEL_TYPES[name].has_single_parts else _MAMBA_1
+    elif MODEL_TYPES[name].has_single_parts:
         names |= _MAMBA_ALONE if name == "mamba2" else _NEMOTRON
     for key, others in _OTHER_NAMES.items():
         names[key] = next((each for each in others if each in config), others[0])
@@ -472,8 +371,14 @@ def _architecture(name: str, config: Mapping[str, Any], keys: Keys) -> Architect
 def _kinds(config: Mapping[str, Any], keys: Keys, architecture: Architecture) -> list[str] | None:
     """What each layer is; None: that follows from a period."""
     types = config.get("layer_types", config.get("layers_block_type"))
-    if architecture.has_both or keys.prefix == "mamba2":
+    if architecture.has_both or keys.prefix in STATES_ALONE:
         return ["linear_attention"] * keys.size("block_count")
+    if types is None and keys.has("attn_layer_period"):
+        period, first = keys.size("attn_layer_period"), keys.size("attn_layer_offset", 0)
+        types = [
+            "attention" if layer % period == first else "mamba"
+            for layer in range(keys.size("block_count"))
+        ]
     if types is None and isinstance(config.get("attn_layer_indices"), list):
         own, count = config["attn_layer_indices"], keys.size("block_count")
         types = ["attention" if layer in own else "mamba" for layer in range(count)]

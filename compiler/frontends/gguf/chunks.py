@@ -39,14 +39,16 @@ _LEAST = -60.0  # logarithm of a share: 1e-26, far below the rounding of what it
 @dataclass(frozen=True)
 class Steps:
     """What tokens bring: queries and keys f32[count, key heads, key], values f32[count, heads,
-    value], and for each of these heads the logarithm of what stays of its state. Without `beta` the
-    state is only added to."""
+    value], and for each of these heads the logarithm of what stays of its state; where that is
+    another one for each feature of keys, f32[count, heads, key], or times `rates`[heads, key].
+    Without `beta` the state is only added to."""
 
     query: Value
     key: Value
     value: Value
     decay: Value
     beta: Value | None
+    rates: Value | None = None
 
 
 def passed(b: Builder, r: Recurrence, steps: Steps, state: Value) -> tuple[Value, Value]:

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES, Architecture
-from ingot.compiler.frontends.gguf.keys import GREATEST, Keys, shown
+from ingot.compiler.frontends.gguf.keys import Keys, shown
+from ingot.compiler.frontends.gguf.layer_kinds import (
+    TAPS,
+    feeds_of_layers,
+    has_states_only,
+    heads_of_keys,
+    kinds_of_layers,
+    numbers_of_layers,
+)
 from ingot.compiler.frontends.gguf.rope import Rope, read_rope
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
@@ -81,10 +89,15 @@ class Recurrence:
     value_heads: int
     key_length: int
     value_length: int
+    rank: int = 0  # of what steps are made of, where each feature of keys decays by itself
+    normalizes: bool = False  # what steps, B and C are made of
+    epsilon: float = 0.0
 
     @property
     def rows(self) -> int:
         """Features under the convolution."""
+        if self.rank:
+            return self.value_heads
         return 2 * self.key_heads * self.key_length + self.value_heads * self.value_length
 
     @property
@@ -226,75 +239,13 @@ def read_keys(
         )
         layers = 1
     lists = (layer_types, convolved, rotated, networks)
-    kinds = _kinds(keys, architecture, layers, *lists)
+    kinds = kinds_of_layers(keys, architecture, layers, *lists)
     configuration = _read(keys, architecture, ahead, *kinds)
     if keys.problems:
         raise CompileError(
             "\n  ".join([f"{what} cannot be compiled:", *dict.fromkeys(keys.problems)])
         )
     return configuration
-
-
-def _kinds(
-    keys: Keys,
-    architecture: Architecture,
-    layers: int,
-    layer_types: Sequence[bool] | None,
-    convolved: Sequence[bool] | None,
-    rotated: Sequence[bool] | None,
-    networks: Sequence[bool] | None,
-) -> tuple[tuple[bool, ...], ...]:
-    """Which layers have windows, are rotated, are convolutions, and networks alone; see
-    `read_keys`."""
-    if layer_types is None:
-        layer_types = _patterned(keys, architecture.window_period, layers)
-    if convolved is None and architecture.recurrence.startswith("delta"):
-        period = keys.size("full_attention_interval", 4)
-        convolved = [(layer + 1) % period > 0 for layer in range(layers)]
-    elif architecture.has_both or (architecture.recurrence and _has_states_only(keys)):
-        convolved = [True] * layers
-    elif convolved is None:
-        convolved = [each == 0 for each in _kv_heads(keys, layers)]
-    if networks is None:
-        feeds = _feeds(keys, layers) if architecture.has_single_parts else [0] * layers
-        networks = [is_left and feed > 0 for is_left, feed in zip(convolved, feeds, strict=True)]
-    convolved = [each and not n for each, n in zip(convolved, networks, strict=True)]
-    if any(keys.size(key, 0) for key in _TAPS):
-        windows = (False,) * layers if architecture.has_both else tuple(convolved)
-        is_still = architecture.still_period == 1
-        rotated = rotated or [not (each or is_still) for each in windows]
-    else:
-        window = keys.size("attention.sliding_window", 0)
-        windows = tuple(window > 0 and each for each in layer_types)
-    if rotated is None:
-        still, only = architecture.still_period, architecture.rotates_windows_only and any(windows)
-        rotated = [
-            (is_local or not only) and (not still or (layer + 1) % still > 0)
-            for layer, is_local in enumerate(windows)
-        ]
-    if keys.has("attention.rope_pattern"):
-        rotated = _flags(keys, "attention.rope_pattern", layers)
-    if architecture.sloped_layers in (-1, layers):
-        rotated = [False] * layers
-    if architecture.tells_rotation and not keys.flag("rope.scaling.finetuned", True):
-        rotated = [False] * layers
-    return windows, tuple(rotated), tuple(convolved), tuple(networks)
-
-
-def _flags(keys: Keys, key: str, layers: int) -> list[bool]:
-    """Whether something holds for each layer."""
-    given = keys.value(key, None)
-    if isinstance(given, np.ndarray) and given.dtype == bool and len(given) == layers:
-        return [bool(each) for each in given]
-    keys.problems.append(
-        f"the key '{keys.name_of(key)}' is {shown(given)}, expected true or false for each layer"
-    )
-    return [False] * layers
-
-
-def _has_states_only(keys: Keys) -> bool:
-    heads = keys.value("attention.head_count", None)
-    return type(heads) is int and heads == 0
 
 
 def _slopes(keys: Keys, architecture: Architecture, heads: int, layers: int) -> tuple[float, ...]:
@@ -335,56 +286,9 @@ def _groups(keys: Keys, architecture: Architecture, experts: int, chosen: int) -
     return Groups(count, used, best)
 
 
-def _kv_heads(keys: Keys, layers: int) -> Sequence[int]:
-    """The heads of keys of each layer: 0 for convolutions, -1 where nothing is said."""
-    key = "attention.head_count_kv"
-    given = keys.value(key, None)
-    if not isinstance(given, np.ndarray):
-        heads = 0 if given is None else keys.size(key)
-        return [heads or -1] * layers
-    counts = [int(each) for each in given] if given.dtype.kind in "iu" else []
-    if len(counts) != layers or min(counts) < 0 or not 0 < max(counts) <= GREATEST:
-        keys.problems.append(
-            f"the key '{keys.name_of(key)}' is {shown(given)}, expected a count of heads, or 0 "
-            f"for convolutions, of each of {layers} layers"
-        )
-        return [1] * layers
-    return counts
-
-
-def _feeds(keys: Keys, layers: int) -> Sequence[int]:
-    """The features of each layer's network."""
-    key = "feed_forward_length"
-    given = keys.value(key, 0)
-    if not isinstance(given, np.ndarray):
-        return [keys.size(key, 0)] * layers
-    is_list = len(given) == layers and given.dtype.kind in "iu"
-    if is_list and all(0 <= each <= GREATEST for each in given):
-        return [int(each) for each in given]
-    keys.problems.append(
-        f"the key '{keys.name_of(key)}' is {shown(given)}, expected a length for each layer"
-    )
-    return [0] * layers
-
-
-def _patterned(keys: Keys, period: int, layers: int) -> Sequence[bool]:
-    """Which layers have windows: as a file tells it of each, or by a period."""
-    key = "attention.sliding_window_pattern"
-    given = keys.value(key, period)
-    if isinstance(given, np.ndarray) and given.dtype == bool and len(given) == layers:
-        return [bool(each) for each in given]
-    if type(given) is not int:
-        keys.problems.append(
-            f"the key '{keys.name_of(key)}' is {shown(given)}, expected a period, or whether each "
-            "layer has a window"
-        )
-        return [False] * layers
-    return [given < 0 or (given > 0 and each % given < given - 1) for each in range(layers)]
-
-
 def _taps(keys: Keys, is_needed: bool) -> int:
     """The tokens that a convolution sees; 0: there is none."""
-    key = next((each for each in _TAPS if keys.has(each)), _TAPS[0])
+    key = next((each for each in TAPS if keys.has(each)), TAPS[0])
     taps = keys.size(key, 0)
     if taps > _MOST_TAPS or (is_needed and not taps):
         keys.problems.append(
@@ -394,14 +298,15 @@ def _taps(keys: Keys, is_needed: bool) -> int:
     return taps
 
 
-_TAPS = ("shortconv.l_cache", "ssm.conv_kernel")
-
-
 def _recurrence(keys: Keys, kind: str) -> Recurrence | None:
     """What follows convolutions, if something does."""
     if not kind:
         return None
     inner, heads = keys.size("ssm.inner_size"), keys.size("ssm.time_step_rank")
+    if kind == "mamba 1":
+        length, normalizes = keys.size("ssm.state_size"), keys.flag("ssm.dt_b_c_rms", False)
+        epsilon = keys.number("ssm.norm_epsilon", keys.number("attention.layer_norm_rms_epsilon"))
+        return Recurrence(False, False, 1, inner, length, 1, heads, normalizes, epsilon)
     groups, length = keys.size("ssm.group_count", 1), keys.size("ssm.state_size")
     if inner % heads or heads % groups:
         keys.problems.append(
@@ -442,7 +347,7 @@ class _Attention:
 def _attention(
     keys: Keys, architecture: Architecture, windows: Sequence[bool], width: int, context: int
 ) -> _Attention:
-    layers, has_none = len(windows), architecture.recurrence and _has_states_only(keys)
+    layers, has_none = len(windows), architecture.recurrence and has_states_only(keys)
     heads = 1 if has_none else keys.size("attention.head_count")
     if heads > _MOST_HEADS:
         keys.problems.append(
@@ -474,7 +379,7 @@ def _attention(
     counts = (
         [1] * layers
         if rank or has_none
-        else [heads if n < 0 else n for n in _kv_heads(keys, layers)]
+        else [heads if n < 0 else n for n in heads_of_keys(keys, layers)]
     )
     for count in {*counts} - {0}:
         if heads % count:
@@ -519,24 +424,8 @@ def _curves(keys: Keys, architecture: Architecture, layers: int) -> tuple[Curve,
     kinds = ("alpha_p", "alpha_n", "beta", "eps")
     if architecture.activation != "xielu" or not keys.has("xielu.alpha_p"):
         return ()
-    lists = [_of_layers(keys, f"xielu.{kind}", layers) for kind in kinds]
+    lists = [numbers_of_layers(keys, f"xielu.{kind}", layers) for kind in kinds]
     return tuple(Curve(*each) for each in zip(*lists, strict=False))
-
-
-def _of_layers(keys: Keys, key: str, layers: int) -> tuple[float, ...]:
-    """A number for each layer, which may be -inf; none where nothing is said."""
-    given = keys.value(key, None)
-    if given is None:
-        return ()
-    if isinstance(given, float) and abs(given) < 10:
-        return (given,) * layers
-    is_list = isinstance(given, np.ndarray) and given.dtype.kind == "f" and len(given) == layers
-    if is_list and not np.isnan(given).any() and (given < 10).all():
-        return tuple(float(each) for each in given)
-    keys.problems.append(
-        f"the key '{keys.name_of(key)}' is {shown(given)}, expected a number for each layer"
-    )
-    return ()
 
 
 def _factors(
@@ -590,7 +479,7 @@ def _read(
     width, context = keys.size("embedding_length"), keys.size("context_length")
     attention = _attention(keys, architecture, windows, width, context)
     experts, chosen = _experts(keys)
-    feed = max(_feeds(keys, len(windows)), default=0)
+    feed = max(feeds_of_layers(keys, len(windows)), default=0)
     epsilon = "layer_norm_epsilon" if architecture.is_centered else "layer_norm_rms_epsilon"
     taps = _taps(keys, any(convolved))
     has_units = architecture.has_unit_heads and experts != _MOST_EXPERTS
@@ -626,7 +515,7 @@ def _read(
         networks=networks,
         recurrence=_recurrence(keys, architecture.recurrence),
         **_factors(keys, architecture, len(windows), width, attention.rope.original),
-        thresholds=_of_layers(keys, "activation_sparsity_scale", len(windows)),
+        thresholds=numbers_of_layers(keys, "activation_sparsity_scale", len(windows)),
         curves=_curves(keys, architecture, len(windows)),
         **_inputs(keys),
         slopes=_slopes(keys, architecture, attention.heads, len(windows)),

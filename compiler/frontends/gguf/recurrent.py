@@ -1,5 +1,5 @@
 """Layers with a state of a fixed length, which each token changes: the gated delta rule of
-Qwen3-Next and those after it, and Mamba 2.
+Qwen3-Next and those after it, Mamba 2, and Mamba 1, whose features are heads of one value.
 
 Of a state S[heads, key, value] and a token's key, query and value (B, C and x of Mamba):
 
@@ -7,7 +7,8 @@ Of a state S[heads, key, value] and a token's key, query and value (B, C and x o
 
 where d is the value, or what of it the state does not give for the key yet, times beta. S is read
 once for key and query together, and once to be changed. What tokens have on their own is made for
-all of them at once; several pass by chunks (`chunks.py`).
+all of them at once; several pass by chunks (`chunks.py`), or in turn where features of keys decay
+each by itself (`in_turn.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from collections.abc import Callable, Sequence
 from ingot.compiler.frontends.gguf.cache import Cache
 from ingot.compiler.frontends.gguf.chunks import Steps, passed
 from ingot.compiler.frontends.gguf.configuration import Configuration, Recurrence
+from ingot.compiler.frontends.gguf.in_turn import passed_in_turn
 from ingot.compiler.frontends.gguf.pieces import over_rows, part, times
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import known_dim
 from ingot.hal.spec import dtype
 
 __all__ = ["RecurrentLayer"]
@@ -51,8 +54,11 @@ class RecurrentLayer:
         (self.count, _) = tensor_type(x).shape
         state = cache.state(layer)
         make = self._delta if self.r.is_delta else self._mamba
+        make = self._first_mamba if self.r.rank else make
         steps, finish = make(x, layer)
-        if self.count == 1:
+        if self.r.rank:
+            state, y = passed_in_turn(self.b, self.r, steps, state)
+        elif self.count == 1:
             state, y = self._step(steps, state)
         else:
             state, y = passed(self.b, self.r, steps, state)
@@ -178,7 +184,45 @@ class RecurrentLayer:
             weight = b.value("reshape", weight, shape=(length,))
         return self._row_times(self._flat(rows), weight)
 
-    # Both
+    # Mamba 1
+
+    def _first_mamba(self, x: Value, layer: int) -> tuple[Steps, Callable[[Value], Value]]:
+        b, r, name = self.b, self.r, self.name
+        inner = r.value_heads
+        joined = self.weights.linear(x, f"{name}.ssm_in", 2 * inner)
+        rows, gate = (part(joined, 1, start, start + inner, b) for start in (0, inner))
+        rows = self._silu(self.convolve(rows, f"{name}.ssm_conv1d", layer))
+        ends = (r.rank, r.rank + r.key_length, r.rank + 2 * r.key_length)
+        small = self.weights.linear(rows, f"{name}.ssm_x", ends[-1])
+        width, key, query = (
+            self._maybe_normed(part(small, 1, start, end, b), f"{name}.ssm_{kind}_norm")
+            for kind, start, end in zip(("dt", "b", "c"), (0, *ends), ends, strict=False)
+        )
+        width = self._softened(self.weights.linear(width, f"{name}.ssm_dt", inner))
+        rates = self._rates((inner, r.key_length))
+        value = self._heads(b.value("mul", rows, width), inner)
+        steps = Steps(self._heads(query, 1), self._heads(key, 1), value, width, None, rates)
+        skip = self.weights.vector(f"{name}.ssm_d", inner)
+
+        def finish(y: Value) -> Value:
+            y = b.value("add", self._flat(y), self._row_times(rows, skip))
+            return b.value("mul", y, self._silu(gate))
+
+        return steps, finish
+
+    def _maybe_normed(self, x: Value, name: str) -> Value:
+        """x[count, length] by the norm of this name, or by one without weights, if there is one."""
+        if f"{name}.weight" in self.weights:
+            return self.norm(x, name)
+        if not self.r.normalizes:
+            return x
+        b, (count, length) = self.b, tensor_type(x).shape
+        square = b.value("reduce", b.value("mul", x, x), axes=(1,), kind="add")
+        mean = times(square, 1 / known_dim(length), b)
+        mean = b.value("add", mean, b.full(self.r.epsilon, F32, (count,)))
+        return over_rows("mul", x, b.value("rsqrt", mean), b)
+
+    # All
 
     def _decay(self, x: Value) -> Value:
         """The logarithm of what stays of the state, [count, heads]."""
@@ -186,9 +230,16 @@ class RecurrentLayer:
 
     def _rate(self) -> Value:
         """By what steps are multiplied, a number below 0 for each head."""
+        return self._negative(self._vector)
+
+    def _rates(self, shape: tuple[int, int]) -> Value:
+        """As `_rate`, for each feature of keys of each head."""
+        return self._negative(lambda kind: self.weights.table(f"{self.name}.{kind}", shape))
+
+    def _negative(self, read: Callable[[str], Value]) -> Value:
         if f"{self.name}.ssm_a" in self.weights:
-            return self._vector("ssm_a")
-        return self.b.value("neg", self.b.value("exp", self._vector("ssm_a_log")))
+            return read("ssm_a")
+        return self.b.value("neg", self.b.value("exp", read("ssm_a_log")))
 
     def _vector(self, kind: str) -> Value:
         """A number of each head; files have it as a row or a column."""
@@ -200,8 +251,14 @@ class RecurrentLayer:
 
     def _softplus(self, x: Value) -> Value:
         """log(1 + exp(x + bias)), [count, heads]."""
+        bias = self._vector("ssm_dt.bias")
+        return self._softened(
+            self.b.value("add", x, self.b.broadcast_to(bias, tensor_type(x).shape))
+        )
+
+    def _softened(self, x: Value) -> Value:
+        """log(1 + exp(x))."""
         b, shape = self.b, tensor_type(x).shape
-        x = b.value("add", x, b.broadcast_to(self._vector("ssm_dt.bias"), shape))
         small = b.value("log1p", b.value("exp", b.value("neg", b.value("abs", x))))
         return b.value("add", b.value("max", x, b.full(0.0, F32, shape)), small)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import ingot
 from ingot.compiler.frontends.gguf import import_gguf
 from ingot.compiler.frontends.gguf.chunks import LENGTH, Steps, passed
 from ingot.compiler.frontends.gguf.configuration import Recurrence
+from ingot.compiler.frontends.gguf.in_turn import passed_in_turn
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType
@@ -19,7 +21,7 @@ from ingot.hal.gguf import Gguf
 from ingot.hal.spec import dtype
 from tests.support.language import IDS, KEYS, PEER_SHAPES, write_model
 
-STATES = ("qwen3next", "qwen35moe", "granitehybrid", "nemotron_h experts")
+STATES = ("qwen3next", "qwen35moe", "granitehybrid", "nemotron_h experts", "jamba")
 
 
 def _expected(name: str) -> Any:
@@ -114,5 +116,39 @@ def test_chunks_are_what_tokens_are_one_by_one(has_beta: bool, takes_turns: bool
         d = value[i] - np.einsum("hk,hkv->hv", k, s) if has_beta else value[i]
         s = s + k[:, :, None] * (d * (beta[i][:, None] if has_beta else 1))[:, None]
         expected[i] = np.einsum("hk,hkv->hv", q, s)
+    for each, wanted in zip(got, (s, expected), strict=True):
+        np.testing.assert_allclose(each, wanted, atol=3e-6 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("has_beta", [True, False])
+def test_features_of_keys_decay_each_by_itself(count: int, has_beta: bool) -> None:
+    """By numbers of their own, or by one of the head times a rate of the feature."""
+    random, heads, keys, values = np.random.default_rng(4), 3, 8, 1 if has_beta else 4
+    query, key = (random.normal(size=(count, 1, keys)).astype(np.float32) for _ in range(2))
+    value = random.normal(size=(count, heads, values)).astype(np.float32)
+    state = random.normal(size=(heads, keys, values)).astype(np.float32)
+    rates = -random.random((heads, keys)).astype(np.float32)
+    steps = random.random((count, heads)).astype(np.float32)
+    decay = steps if has_beta else steps[..., None] * rates
+    beta = random.random((count, heads)).astype(np.float32)
+    arguments = [query, key, value, decay, beta, rates, state]
+    block = Block([TensorType(dtype("f32"), x.shape) for x in arguments])
+    b, (*rows, wide, last) = Builder(block), block.arguments
+    passing = Steps(*rows) if has_beta else Steps(*rows[:4], None)
+    passing = replace(passing, rates=wide) if has_beta else passing
+    r = Recurrence(has_beta, False, 1, heads, keys, values)
+    b.return_(*passed_in_turn(b, r, passing, last))
+    module = Module()
+    module.add(Function("main", Region([block]), list("qkvdbrs"), ["state", "y"]))
+    got = interpret(module, "main", arguments, {}, {})
+    s, expected = state.astype(np.float64), np.zeros((count, heads, values))
+    for i in range(count):
+        s = s * np.exp(steps[i, :, None].astype(np.float64) * rates)[..., None]
+        d = value[i]
+        if has_beta:
+            d = (d - np.einsum("k,hkv->hv", key[i, 0], s)) * beta[i][:, None]
+        s = s + key[i, 0][:, None] * d[:, None]
+        expected[i] = np.einsum("k,hkv->hv", query[i, 0], s)
     for each, wanted in zip(got, (s, expected), strict=True):
         np.testing.assert_allclose(each, wanted, atol=3e-6 * np.abs(wanted).max())

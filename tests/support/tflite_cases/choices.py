@@ -52,6 +52,7 @@ case(
 )
 case("MATRIX_DIAG", [floats(2, 3)], [(F, (2, 3, 3))])
 case("MATRIX_SET_DIAG", [floats(2, 3, 4), floats(2, 3)], [(F, (2, 3, 4))])
+case("MATRIX_SET_DIAG", [(codes(2, 3, 4), Q), (codes(2, 3), Q)], [(I8, (2, 3, 4), Q)])
 case("WHERE", [X > 0], [(I64, (int((X > 0).sum()), 3))])
 case(
     "UNIQUE",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.emitter import shape_of, type_of
 from ingot.compiler.frontends.indexed import scatter_slices
-from ingot.compiler.frontends.tflite.lowering import Context, lowering
+from ingot.compiler.frontends.tflite.lowering import EACH, Context, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, known_dim, known_dims
 from ingot.hal.spec import dtype
@@ -170,7 +170,7 @@ def matrix_diag(c: Context, x: Value) -> Value:
     return _on_diagonal(c, zeros, x)
 
 
-@lowering("MATRIX_SET_DIAG", codes=0)
+@lowering("MATRIX_SET_DIAG", codes=EACH)
 def matrix_set_diag(c: Context, x: Value, diagonal: Value) -> Value:
     rows, columns = shape_of(x)[-2:]
     if rows != columns:

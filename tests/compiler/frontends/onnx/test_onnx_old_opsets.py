@@ -123,6 +123,12 @@ CASES: list[tuple[int, onnx.NodeProto, dict[str, Array], Callable[[], Any]]] = [
         {},
         lambda: X.repeat(2, 2),
     ),
+    (
+        11,
+        Node("Hardmax", ["x"], ["y"], axis=2),
+        {},
+        lambda: np.eye(8, dtype=np.float32)[X.reshape(2, 3, 8).argmax(2)].reshape(X.shape),
+    ),
     (1, Node("Relu", ["x"], ["y"], consumed_inputs=[0]), {}, lambda: np.maximum(X, 0)),
 ]
 

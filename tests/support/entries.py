@@ -12,11 +12,12 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Function, Module, TensorType
 from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.hal.spec import dtype
 from tests.support.kernel_runner import VARIANTS, host_variants, run
 from tests.support.programs import Build, function
 
-__all__ = ["check", "entry", "make"]
+__all__ = ["check", "entry", "kernels", "make"]
 
 
 def entry(
@@ -98,3 +99,13 @@ def assert_close(
     np.testing.assert_array_equal(a[~finite], b[~finite])
     scale = np.abs(b[finite]).max(initial=1e-30)
     assert np.abs(a[finite] - b[finite]).max(initial=0) <= tolerance * scale
+
+
+def kernels(variant: str = "x86-64-v3") -> list[Kernel]:
+    """Five kernels, of which two are of one op."""
+    functions = []
+    for place, name in enumerate(["exp", "erf", "sin", "neg", "neg"]):
+        function = entry(["f32[7,33]"], lambda b, x, name=name: b.op(name, x))
+        function.name = f"entry_{place}"
+        functions.append(function)
+    return [lower_map(each, VARIANTS[variant].target) for each in functions]

@@ -151,6 +151,17 @@ def llm_int8(w: Array) -> Written:
     return parts, (codes * (most / 127)[:, None]).astype(np.float32)
 
 
+def ternary(w: Array, divides: bool = False) -> Written:
+    """Those of BitNet: a quarter of the rows in each two bits of bytes."""
+    scale = np.abs(w).mean().astype(np.float32)
+    codes = np.clip(np.rint(w / scale), -1, 1).astype(np.uint8) + np.uint8(1)
+    quarters = codes.reshape(4, -1, w.shape[1])
+    bytes = (quarters << np.array([0, 2, 4, 6], np.uint8)[:, None, None]).sum(0).astype(np.uint8)
+    told = np.array([1 / scale if divides else scale], np.float32)
+    numbers = (codes.astype(np.float32) - 1) * np.float32(1 / told[0] if divides else told[0])
+    return {"weight": bytes, "weight_scale": told}, numbers
+
+
 def four_bits(w: Array, kind: str = "nf4", nested: bool = False, block: int = 64) -> Written:
     """bitsandbytes' nf4 and fp4, perhaps with scales that are codes themselves."""
     table = np.array(_TABLES[kind], np.float32)

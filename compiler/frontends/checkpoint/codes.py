@@ -32,6 +32,7 @@ __all__ = [
     "Integers",
     "Mxfp4",
     "Packed",
+    "Ternary",
     "WrongPartsError",
 ]
 
@@ -531,3 +532,31 @@ class Integers(Form):
         if "weight_zero_point" in values:
             zeros = grouped(f.signed(values["weight_zero_point"]))
         return scaled(f.signed(values["weight"]), scales, zeros, f)
+
+
+@dataclass(frozen=True)
+class Ternary(Form):
+    """Codes -1, 0 and 1: of each byte u8[n / 4, k] that of a row of each quarter, the first one in
+    the low bits, one more; with one scale, by which they are multiplied or `divides` them."""
+
+    divides: bool
+
+    title = "codes of -1, 0 and 1"
+    needed: ClassVar = {"weight": ("U8",), "weight_scale": _FLOATS}
+
+    def shape(self, parts: Parts) -> Shape:
+        if prod(parts["weight_scale"].shape) != 1:
+            _expect("weight_scale", parts, (1,))
+        rows, k = parts["weight"].shape
+        return 4 * rows, k
+
+    def used(self, parts: Parts) -> tuple[str, ...]:
+        return ("weight", "weight_scale")
+
+    def numbers(self, values: Values, parts: Parts, f: Fields) -> Value:
+        rows, k = known_dims(tensor_type(values["weight"]).shape)
+        codes = f.b.value("transpose", f.fields(values["weight"], 4, 2), permutation=(1, 0, 2))
+        scale = f.reshape(floats("weight_scale", values, parts, f), (1, 1))
+        if self.divides:
+            scale = f.b.value("div", f.b.full(1.0, "f32", (1, 1)), scale)
+        return scaled(f.reshape(codes, (4 * rows, k)), scale, 1, f)

@@ -18,6 +18,7 @@ from ingot.compiler.frontends.checkpoint.codes import (
     Integers,
     Mxfp4,
     Packed,
+    Ternary,
     WrongPartsError,
     permutation,
 )
@@ -331,6 +332,15 @@ def _mxfp4(config: Config) -> _Forms:
     return {Mxfp4: lambda module: form}
 
 
+def _bitnet(config: Config) -> _Forms:
+    kind = _text(config, "linear_class", ("bitlinear", "autobitlinear"), "bitlinear")
+    _text(config, "quantization_mode", ("offline",), "offline")
+    if config.get("use_rms_norm"):
+        raise WrongPartsError("'use_rms_norm' is true, which is not read")
+    form = Ternary(kind == "bitlinear")
+    return {Ternary: lambda module: form}
+
+
 METHODS: Mapping[str, Callable[[Config], _Forms]] = {
     "gptq": _gptq,
     "awq": _awq,
@@ -340,5 +350,6 @@ METHODS: Mapping[str, Callable[[Config], _Forms]] = {
     "fbgemm_fp8": _fp8,
     "bitsandbytes": _bitsandbytes,
     "mxfp4": _mxfp4,
+    "bitnet": _bitnet,
 }
 """Methods that can be read, by their `quant_method`."""

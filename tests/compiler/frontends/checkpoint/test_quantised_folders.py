@@ -36,6 +36,7 @@ from tests.support.quantised_folders import (
     integers,
     llm_int8,
     packed,
+    ternary,
     write_gpt_oss,
     write_quantised,
 )
@@ -116,6 +117,8 @@ CASES: Mapping[str, tuple[Mapping[str, Any], Any, int]] = {
         partial(four_bits, kind="fp4", block=256),
         4,
     ),
+    "bitnet": ({"quant_method": "bitnet"}, partial(ternary, divides=True), 2),
+    "bitnet, scales": ({"quant_method": "bitnet", "linear_class": "autobitlinear"}, ternary, 2),
     "bitsandbytes int8": ({"quant_method": "bitsandbytes", "load_in_8bit": True}, llm_int8, 8),
 }  # fmt: skip
 """What config.json says, what writes a weight, and the bits of a code."""
@@ -259,6 +262,8 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert "down_proj.extra' has the dtype I32" in text
     assert "and those of weights quantised by gptq" in text
     assert "'version' is 'gemv'" in _refused(tmp_path, {"quant_method": "awq", "version": "gemv"})
+    method = {"quant_method": "bitnet", "quantization_mode": "online"}
+    assert "'quantization_mode' is 'online'; those that can be" in _refused(tmp_path, method)
     method = {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}
     text = _refused(tmp_path, method)
     assert "'format' is 'nvfp4-pack-quantized'; those that can be read are: pack-quantized" in text

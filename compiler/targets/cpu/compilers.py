@@ -64,6 +64,11 @@ COMMON_FLAGS = (
     "-Wno-psabi",
 )
 _GCC_FLAG = "-fno-tree-loop-distribution"  # a search that takes 5 % of the time, and finds nothing
+_WITHOUT = ("tree-pre", "code-hoisting", "tree-pta", "ipa-cp", "ipa-sra", "ipa-icf")
+"""What takes gcc a twelfth of its time, and makes no kernel for x86-64 faster: schedules share what
+would be computed twice."""
+_WITHOUT_IN_WORDS = ("schedule-insns2", "gcse")
+"""The same of products in words, another twentieth."""
 _ELF_LINK_FLAGS = (
     ("-z", "max-page-size=65536"),
     ("-z", "noseparate-code"),  # else the file is padded: 198 KB instead of 3 KB for six kernels
@@ -115,14 +120,22 @@ class Compiler:
 
     def compile_command(self, variant: Variant) -> list[str]:
         """What compiles C for the variant; options and files follow."""
-        return [*self._driver(variant), *COMMON_FLAGS]
+        without = _WITHOUT if self._is_measured(variant) else ()
+        return [*self._driver(variant), *COMMON_FLAGS, *(f"-fno-{each}" for each in without)]
+
+    def flags_of_words(self, variant: Variant) -> list[str]:
+        """Further ones for products in words."""
+        without = _WITHOUT_IN_WORDS if self._is_measured(variant) else ()
+        return [f"-fno-{each}" for each in without]
 
     def flags_of_products(self, variant: Variant) -> list[str]:
         """Further ones for products with packed weights of f32, whose schedules have unrolled all:
         with gcc for x86-64 they compile in three quarters of the time, and are as fast."""
-        is_measured = variant.machine == "x86_64" and "clang" not in self.version
         aligned = ("-falign-functions", "-falign-loops", "-falign-jumps")  # else luck decides
-        return ["-O1", *aligned] if is_measured else []
+        return ["-O1", *aligned] if self._is_measured(variant) else []
+
+    def _is_measured(self, variant: Variant) -> bool:
+        return variant.machine == "x86_64" and "clang" not in self.version
 
     def link_command(self, variant: Variant, output: str, files: Sequence[str]) -> list[str]:
         """What links files to one object."""

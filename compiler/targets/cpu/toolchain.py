@@ -386,6 +386,8 @@ class _File:
         """With which it is compiled as one of several."""
         if self.count == 0:
             return ["-c", "-O1"]  # checks and the table, which -O3 does not shorten
+        if self.kind < 2:
+            return ["-c", *compiler.flags_of_words(variant)]
         return ["-c", *(compiler.flags_of_products(variant) if self.kind == 3 else [])]
 
 

@@ -133,31 +133,40 @@ def test_code_without_vectors_is_compiled_once_for_all_variants(
 
 
 @pytest.mark.parametrize(("compiler", "expected"), [("gcc", ["f32"]), ("clang", [])])
-def test_products_with_weights_of_f32_are_compiled_in_less_time(
+def test_products_are_compiled_without_searches_that_find_nothing(
     compiler: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short: list[str] = []
+    searches: list[tuple[bool, bool]] = []
 
     def run(command: list[str], folder: Path) -> None:
         made = folder / command[command.index("-o") + 1]
         made.touch()
+        searches.append(("-fno-tree-pre" in command, "-fno-gcse" in command))
         text = made.with_suffix(".c").read_text() if "-O1" in command else ""
         short.extend(re.findall(r"(\w+)_memory \* v\d+ = dispatch->bindings\[1\]", text))
 
+    variant = VARIANTS["x86-64-v3-vnni"]
     given = kernels()
-    for name, shape in (("f32", "900,16,1"), ("bf16", "450,16,2")):
+    for name, shape in (("f32", "900,16,1"), ("bf16", "450,16,2"), ("i8", "225,16,4")):
         product = entry(
-            [f"{name}[64,900]", f"{name}[8,{shape}]"],
-            lambda b, x, w: b.op("dot_packed", x, w, n=128, dtype=dtype("f32")),
+            [f"{'u8' if name == 'i8' else name}[64,900]", f"{name}[8,{shape}]"],
+            lambda b, x, w, made=("i32" if name == "i8" else "f32"): b.op(
+                "dot_packed", x, w, n=128, dtype=dtype(made)
+            ),
         )
         product.name = f"entry_{name}"
-        given.append(lower_contraction(product, VARIANTS["x86-64-v3"].target))
+        given.append(lower_contraction(product, variant.target))
     monkeypatch.setenv("CC", compiler)
     monkeypatch.setattr(toolchain, "run", run)
     monkeypatch.setattr(toolchain, "read_object", lambda path, *_, **__: path.read_bytes())
     monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)
-    toolchain.build_executable({VARIANTS["x86-64-v3"]: given}, Cache(None))
+    toolchain.build_executable({variant: given}, Cache(None))
     assert short == expected
+    linked, compiled = searches[-1], searches[:-1]
+    assert linked == (False, False)
+    assert {each for each, _ in compiled} == {bool(expected)}
+    assert sum(in_words for _, in_words in compiled) == len(expected)  # the product of bytes
 
 
 def test_a_changed_kernel_is_compiled_alone_and_gives_the_bytes_of_a_new_build(

@@ -21,6 +21,7 @@ from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels import table
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import dtype_of, lanes_of
+from ingot.compiler.kernels.loop_rules import TILE
 from ingot.compiler.kernels.math.functions import math_function
 from ingot.compiler.kernels.references import REFERENCES
 from ingot.compiler.kernels.table import Axis, Constant, Offset, Ordinal
@@ -96,6 +97,7 @@ class _Run:
         self.ended = np.zeros(count, bool)  # by a fault
         self.faults: dict[int, Fault] = {}
         self.has_barrier = any(op.name == "loop.barrier" for op in walk(kernel.loops))
+        self.tiles = np.zeros((count, 2, TILE, TILE), np.int32)
         self.meet()
 
     def run(self) -> Fault | None:
@@ -268,6 +270,25 @@ class _Run:
         alive = self.active[:, None, None] & (rows[:, None] < at[10][:, 0])
         self.write(op, indices, np.broadcast_to(alive, indices.shape), sums, 9)
 
+    def multiply_tile(self, op: Op) -> None:
+        dot, lines = table.MultiplyTile.of(op), np.arange(TILE)
+        left, pitch, right = (self.values[op.operands[each]][:, None, None] for each in (1, 2, 4))
+        count, active = self.values[op.operands[5]], self.active[:, None, None]
+        words = np.arange(max(int(np.max(count)), 0))
+        alive = active & (words < count[:, None, None])
+        a = self.words_of(op, 0, left + lines[:, None] * pitch + words, alive)
+        b = self.words_of(op, 3, right + TILE * words[:, None] + lines, alive.swapaxes(1, 2))
+        sums = np.zeros((len(left), TILE, TILE), np.int32)
+        for k in range(len(words)):
+            pair = np.broadcast_arrays(a[:, :, k, None], b[:, k, None])
+            sums = REFERENCES["loop.dot4"](*pair, sums, left=dot.left, right=dot.right)
+        self.tiles[self.active, dot.tile] = sums[self.active]
+
+    def store_tile(self, op: Op) -> None:
+        sums = self.tiles[:, table.Tile.of(op).tile].reshape(len(self.active), -1)
+        indices = np.broadcast_to(np.arange(sums.shape[1]), sums.shape)
+        self.write(op, indices, np.broadcast_to(self.active[:, None], sums.shape), sums)
+
     def words_of(self, op: Op, operand: int, indices: Array, mask: Array) -> Array:
         """The words of a memory, 0 beside the mask."""
         indices, mask = np.broadcast_arrays(indices, mask)
@@ -369,6 +390,8 @@ _SPECIAL: dict[str, Callable[[_Run, Op], None]] = {
     "loop.gather": _Run.load,
     "loop.store": _Run.store,
     "loop.shape_tiles": lambda run, op: None,
+    "loop.multiply_tile": _Run.multiply_tile,
+    "loop.store_tile": _Run.store_tile,
     "loop.dot_tiles": _Run.dot_tiles,
     "loop.same": _Run.same,
     "loop.poll": _Run.poll,

@@ -20,6 +20,7 @@ __all__ = [
     "Fma",
     "For",
     "Lane",
+    "MultiplyTile",
     "Offset",
     "Ordinal",
     "Poll",
@@ -27,6 +28,7 @@ __all__ = [
     "Reduce",
     "Shuffle",
     "Table4",
+    "Tile",
     "Tiles",
 ]
 
@@ -113,6 +115,23 @@ class DotTiles(Attributes):
     lines: int
     panels: int
     width: int
+
+
+@dataclass(frozen=True)
+class Tile(Attributes):
+    """Of `loop.store_tile`: the number of a tile of sums."""
+
+    tile: int
+
+
+@dataclass(frozen=True)
+class MultiplyTile(Attributes):
+    """Of `loop.multiply_tile`: i8, and i8 or u8, what the bytes of either side are, and the number
+    of the tile of sums."""
+
+    left: DType
+    right: DType
+    tile: int
 
 
 @dataclass(frozen=True)

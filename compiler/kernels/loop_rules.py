@@ -23,9 +23,11 @@ from ingot.compiler.kernels.loop_attributes import (
     Dot4,
     DotTiles,
     Lane,
+    MultiplyTile,
     Reduce,
     Shuffle,
     Table4,
+    Tile,
     Tiles,
 )
 from ingot.hal.spec import DType, dtype
@@ -266,9 +268,13 @@ def dot4(op: Op) -> tuple[Type, ...]:
     a, b, c = map(_type, op.operands)
     require(a == b == c, f"takes three equal types, not {a}, {b} and {c}")
     require(a != _INDEX and a.dtype.name == "i32", f"takes words of i32, not {a}")
-    for side in (Dot4.of(op).left, Dot4.of(op).right):
-        require(side.is_integer and side.bits == 8, f"multiplies bytes, i8 or u8, not {side.name}")
+    _require_bytes(Dot4.of(op).left, Dot4.of(op).right)
     return (c,)
+
+
+def _require_bytes(*sides: DType) -> None:
+    for side in sides:
+        require(side.is_integer and side.bits == 8, f"multiplies bytes, i8 or u8, not {side.name}")
 
 
 def dot2(op: Op) -> tuple[Type, ...]:
@@ -306,6 +312,29 @@ def dot_tiles(op: Op) -> tuple[Type, ...]:
     own = defined_by(sums, "loop.scratch") is not None
     require(own, "sums are in memory of the kernel's own")
     return ()
+
+
+def multiply_tile(op: Op) -> tuple[Type, ...]:
+    given = MultiplyTile.of(op)
+    for side in (op.operands[0], op.operands[3]):
+        require(_element(side).name == "i32", f"takes words of i32, not {side.type}")
+    _require_bytes(given.left, given.right)
+    require(given.left.name == "i8", f"has signed bytes on the left, not {given.left.name}")
+    _require_tile(given.tile)
+    return ()
+
+
+def store_tile(op: Op) -> tuple[Type, ...]:
+    (sums,) = op.operands
+    require(_element(sums).name == "i32", f"stores sums of i32, not {sums.type}")
+    own = defined_by(sums, "loop.scratch") is not None
+    require(own, "sums are in memory of the kernel's own")
+    _require_tile(Tile.of(op).tile)
+    return ()
+
+
+def _require_tile(number: int) -> None:
+    require(number in (0, 1), f"has sums in tile 0 or 1, not {number}")
 
 
 def _words_and_sums(type: ScalarType | VectorType) -> list[Type]:

@@ -30,7 +30,10 @@ _LEAST = 256  # what a poll may say that was done since the last one: it costs t
 _FREE = 1 << 22  # a workgroup that does no more has no polls: about a millisecond
 _DEPTH = 8  # of minima, maxima, ... that are looked into
 
-_COSTS = {"loop.load": 2, "loop.store": 2, "loop.reduce": 8, "loop.any": 4, "return": 0}
+_COSTS = {
+    "loop.load": 2, "loop.store": 2, "loop.reduce": 8, "loop.any": 4, "loop.store_tile": 16,
+    "return": 0,
+}  # fmt: skip
 _LEAVES = frozenset(
     f"loop.{name}"
     for name in ("constant", "dim", "binding", "scratch", "workgroup", "workload", "lanes")
@@ -132,6 +135,8 @@ def _cost(op: Op) -> int:
         return 0
     if op.name == "loop.gather":
         return 8 * lanes_of(op.result)  # they may come from memory, one by one
+    if op.name == "loop.multiply_tile":
+        return 18 + 2 * (_number(op.operands[5]) or _FEW)
     if op.name == "loop.dot_tiles":
         # about 72 cycles for 16 words of 32 rows and columns
         words, segments = (_number(value) or _FEW for value in op.operands[11:])

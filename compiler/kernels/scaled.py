@@ -11,7 +11,7 @@ blocks of panels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -48,23 +48,18 @@ from ingot.compiler.kernels.register_tile import (
     zero_tile,
 )
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
-from ingot.compiler.kernels.tiles import (
-    SCRATCH,
-    STORED_ROWS,
-    TileProducts,
-    TileSide,
-    words_at_once,
-)
+from ingot.compiler.kernels.table import MultiplyTile, Tile
+from ingot.compiler.kernels.tiles import STORED_ROWS, TileProducts, words_at_once
 from ingot.compiler.kernels.words import BYTES_OF_WORD
 from ingot.hal.spec import dtype
 
 __all__ = ["ScaledSchedule", "lower_scaled"]
 
 F32, I8, U8 = map(dtype, ("f32", "i8", "u8"))
-_SIGNS = U8, I8
+SHIFTER, SHIFTER_BITS = float(3 << 22), 0x4B400000
+"""An f32 whose last bit is 1, in the middle of those, and its bits."""
 
-_Reader = Callable[[Index, Index], Value]
-"""What reads a vector of a group."""
+_SIGNS = U8, I8
 
 BLOCK_ROWS = 1024
 """Rows of a workgroup, for which bytes of panels are taken out once."""
@@ -280,54 +275,43 @@ class _Scaled:
             rows = [*rows[:2], *(b.min(each, last) for each in rows[2:])]
         start = zero_tile(b, F32, tile)
         if self.minima is not None:
-            minima = None if memory is None else self._reader(self.coding.groups, tile)
-            start = self._less(rows, panels, tile, minima)
+            start = self._less(rows, panels, tile, self.minima, memory is not None)
         with b.for_(0, self.coding.groups, 1, start) as loop:
             group = loop.index
             parts = self._parts(rows, panels, group, tile, memory)
             if memory is None:
                 scales = scales_of_group(b, self.coding, panels, group, tile, F32)
             else:
-                read = self._reader(0, tile)
-                scales = [read(group, vector) for vector in range(tile.vectors)]
+                scales = [self._known_of_group(0, tile, group, v) for v in range(tile.vectors)]
+            places = [b.add(b.mul(row, self.coding.groups), group) for row in rows]
             middle = self.coding.middle
-            loop.yield_(*self._add(loop.carried, parts, scales, rows, panels, group, tile, middle))
+            loop.yield_(
+                *self._add(loop.carried, parts, scales, places, panels, group, tile, middle)
+            )
         if memory is not None:
             self.epilogue.store_tile(loop.results, tile, row, panels[0], live)
             return
         self.epilogue.store_panels(loop.results, tile, row, panels)
 
-    def _reader(self, first: int, tile: TileShape) -> _Reader:
-        """What reads scales of a group from scratch, or minima: `first` is 0 or all groups."""
+    def _known_of_group(self, first: int, tile: TileShape, group: Index, vector: Index) -> Value:
+        """A vector of a group's scales in scratch, or of its minima: `first` is 0 or all groups."""
         b, known = self.b, self._known(tile, first)
-
-        def read(group: Index, vector: Index) -> Value:
-            place = b.add(b.mul(group, tile.panels * PANEL), b.mul(vector, tile.lanes))
-            return b.load(known, place, tile.lanes)
-
-        return read
+        place = b.add(b.mul(group, tile.panels * PANEL), b.mul(vector, tile.lanes))
+        return b.load(known, place, tile.lanes)
 
     def _less(
-        self,
-        rows: Sequence[Index],
-        panels: Sequence[Index],
-        tile: TileShape,
-        right: _Reader | None,
-    ) -> list[Value]:
+        self, rows: Sequence[Index], panels: Sequence[Index], tile: TileShape, minima: BlockCoding,
+        is_unpacked: bool,
+    ) -> list[Value]:  # fmt: skip
         """What sums begin with: the sums of the groups of rows times minima, less than 0."""
-        b, minima = self.b, self.minima
-        assert minima is not None
-
-        if right is None:
-            sums = coded_products(b, minima, panels, tile, partial(self._sum_of_row, rows), F32)
-        else:
-            left, none = partial(self._known_sum, rows), zero_tile(b, F32, tile)
+        b, left = self.b, partial(self._sum_of_row, rows)
+        if is_unpacked:
+            right = partial(self._known_of_group, self.coding.groups, tile)
+            none = zero_tile(b, F32, tile)
             sums = multiply(b, tile, none, self.coding.groups, left, right)
+        else:
+            sums = coded_products(b, minima, panels, tile, left, F32)
         return [b.op("neg", each) for each in sums]
-
-    def _known_sum(self, rows: Sequence[Index], row: int, group: Index) -> Value:
-        """The same as `_sum_of_row`, where minima are in scratch."""
-        return self._sum_of_row(rows, row, group)
 
     def _sum_of_row(self, rows: Sequence[Index], row: int, group: Index) -> Value:
         """The sum of the numbers of a row's group."""
@@ -382,21 +366,21 @@ class _Scaled:
 
     def _add(
         self, sums: Sequence[Value], parts: Sequence[Value], scales: Sequence[Value],
-        rows: Sequence[Index], panels: Sequence[Index], group: Index, tile: TileShape, middle: int,
+        places: Sequence[Index], panels: Sequence[Index], group: Index, tile: TileShape,
+        middle: int,
     ) -> Iterator[Value]:  # fmt: skip
-        """The sums with a group's parts, which meet their scales."""
+        """The sums with a group's parts, which meet their scales. `places`: those of its rows."""
         b, coding = self.b, self.coding
         zeros = vectors_of_group(b, coding, coding.zeros, panels, group, tile, F32)
         a_scales, a_sums = b.binding(self.a_scales, F32), b.binding(self.a_sums, F32)
-        for i, row in enumerate(rows):
-            place = b.add(b.mul(row, coding.groups), group)
+        for i, place in enumerate(places):
             scale = b.broadcast(b.load(a_scales, place), tile.lanes)
             total = b.broadcast(b.load(a_sums, place), tile.lanes)
             added = None
             if middle:
                 added = b.op("mul", total, b.constant(middle, F32, tile.lanes))
             for vector in range(tile.vectors):
-                value = b.convert(parts[i * tile.vectors + vector], F32)
+                value = self._as_float(parts[i * tile.vectors + vector])
                 if added is not None:
                     value = b.op("sub", value, added)
                 if zeros is not None:
@@ -404,18 +388,24 @@ class _Scaled:
                 value = b.op("mul", value, scale)
                 yield multiply_add(b, value, scales[vector], sums[i * tile.vectors + vector])
 
+    def _as_float(self, sums: Value) -> Value:
+        """Sums of a group as f32."""
+        return self.b.convert(sums, F32)
+
 
 class _InTiles(_Scaled):
     """Of a target with tiles: a group of many rows is a product of tiles, whose sums are read from
-    scratch when they meet scales. Bytes of panels have their signs, in panels of their own."""
+    scratch when they meet scales, while those of the next groups are made. Bytes of panels have
+    their signs, in panels of their own."""
 
     def __init__(self, function: Function, target: TargetInfo, coding: BlockCoding) -> None:
-        self.of_rows = SCRATCH + (TILE + STORED_ROWS) * PANEL * F32.bytes  # where sums of rows are
+        self.of_results = 2 * TILE * PANEL * I32.bytes  # behind sums of two groups
+        self.of_rows = self.of_results + (TILE + STORED_ROWS) * PANEL * F32.bytes  # sums of rows
         has_minima = minima_of(function, root_of(function)) is not None
         self.sums_length = self.of_rows + has_minima * TILE * coding.groups * F32.bytes
         super().__init__(function, target, coding)
         words = coding.group // BYTES_OF_WORD
-        parts = I8, I8 if coding.middle else U8
+        self.signs = parts = I8, I8 if coding.middle else U8
         self.few = TILE - 1
         room = self._length(self.schedule.block_panels)
         self.tiles = TileProducts(
@@ -455,47 +445,88 @@ class _InTiles(_Scaled):
         at = b.add(b.mul(line, PANEL), vector * self._bytes_length(1) // BYTES_OF_WORD)
         b.store(memory, at, _signed(b, codes, self.coding.middle))
 
-    def _known_sum(self, rows: Sequence[Index], row: int, group: Index) -> Value:
-        b = self.b
-        known = b.scratch(self.tiles.room + self.of_rows, F32)
-        return b.load(known, b.add(row * self.coding.groups, group))
-
     def _store_row_sums(self, first: Index) -> None:
-        """Put the sums of numbers of the groups of a tile's rows into scratch."""
+        """Put the sums of numbers of the groups of a tile's rows into scratch, negated."""
         b = self.b
         with b.for_(0, TILE * self.coding.groups, PANEL) as loop:
             value = self._sum_of_group(b.add(first, loop.index), PANEL)
-            b.store(b.scratch(self.tiles.room + self.of_rows, F32), loop.index, value)
+            b.store(self._row_sums(), loop.index, b.op("neg", value))
+
+    def _row_sums(self) -> Value:
+        """Scratch memory of the sums of the groups of a tile's rows."""
+        return self.b.scratch(self.tiles.room + self.of_rows, F32)
 
     def _sums(self, row: Index, panel: Index, own: Index, wide: TileShape) -> Value:
         """The sums of a tile of whole rows, in scratch, for a panel, which is number `own` of the
-        workgroup's."""
-        b, coding, tile = self.b, self.coding, self.schedule.tile
-        rows = [b.add(row, i) for i in range(TILE)]
+        workgroup's. Two groups are always on their way: one is multiplied, one is stored."""
+        b, groups, last = self.b, self.coding.groups, self.coding.groups - 1
+        self._multiply(row, own, 0, 0)
+        self._store(0)
+        self._multiply(row, own, min(1, last), 1)
 
-        def reader(first: int) -> _Reader:
-            read = self._reader(first, wide)
-            return lambda group, _: read(group, own)
+        def add(sums: Sequence[Value], group: Index, number: int) -> Iterator[Value]:
+            return self._add_group(sums, row, (panel, own), group, number, wide)
 
-        start = zero_tile(b, F32, tile)
-        if self.minima is not None:
-            start = self._less(rows, [panel], tile, reader(coding.groups))
-        words, pitch = coding.group // BYTES_OF_WORD, coding.depth // BYTES_OF_WORD
-        scale_of, length = reader(0), self._bytes_length(1) // BYTES_OF_WORD
-        with b.for_(0, coding.groups, 1, start) as loop:
-            group = loop.index
-            at = b.mul(group, words)
-            left = TileSide(b.binding(self.a, I32), b.add(b.mul(row, pitch), at), pitch)
-            place = b.add(b.mul(own, length), b.mul(at, PANEL))
-            right = TileSide(b.scratch(0, I32), place, length)
-            sums = self.tiles.multiply(left, right, (TILE, 1))
-            parts = [b.load(sums, each * PANEL, PANEL) for each in range(TILE)]
-            scales = [scale_of(group, 0)]
-            loop.yield_(*self._add(loop.carried, parts, scales, rows, [panel], group, tile, 0))
-        memory = b.scratch(self.tiles.room + SCRATCH, F32)
-        for each, value in enumerate(loop.results):
+        sums: Sequence[Value] = zero_tile(b, F32, self.schedule.tile)
+        with b.for_(0, groups - groups % 2, 2, sums) as loop:
+            sums = loop.carried
+            for number in range(2):
+                self._store(1 - number)
+                group = b.add(loop.index, number)
+                self._multiply(row, own, b.min(b.add(group, 2), last), number)
+                sums = [*add(sums, group, number)]
+            loop.yield_(*sums)
+        sums = [*add(loop.results, last, 0)] if groups % 2 else loop.results
+        memory = b.scratch(self.tiles.room + self.of_results, F32)
+        for each, value in enumerate(sums):
             b.store(memory, each * PANEL, value)
         return memory
+
+    def _multiply(self, row: Index, own: Index, group: Index, tile: int) -> None:
+        """A group of whole rows and of the workgroup's panel `own`."""
+        b, coding = self.b, self.coding
+        pitch, words = coding.depth // BYTES_OF_WORD, coding.group // BYTES_OF_WORD
+        at = b.mul(group, words)
+        left = b.add(b.mul(row, pitch), at)
+        right = b.add(b.mul(own, self._bytes_length(1) // BYTES_OF_WORD), b.mul(at, PANEL))
+        operands = [b.binding(self.a, I32), *map(b.value, (left, pitch))]
+        operands += [b.scratch(0, I32), *map(b.value, (right, words))]
+        b.append("loop.multiply_tile", operands, None, MultiplyTile(*self.signs, tile))
+
+    def _parts_of(self, number: int) -> Value:
+        """Where the sums of a group's products are stored that are tile `number`."""
+        return self.b.scratch(self.tiles.room + number * TILE * PANEL * I32.bytes, I32)
+
+    def _store(self, number: int) -> None:
+        self.b.append("loop.store_tile", [self._parts_of(number)], None, Tile(number))
+
+    def _add_group(
+        self, sums: Sequence[Value], row: Index, panels: tuple[Index, Index], group: Index,
+        number: int, wide: TileShape,
+    ) -> Iterator[Value]:  # fmt: skip
+        """The sums with a group's, which are those of tile `number`. `panels`: the panel, and its
+        number in the workgroup."""
+        b, groups, tile, (panel, own) = self.b, self.coding.groups, self.schedule.tile, panels
+        if self.minima is not None:
+            least = self._known_of_group(groups, wide, group, own)
+            places = [b.add(group, each * groups) for each in range(TILE)]
+            totals = (b.broadcast(b.load(self._row_sums(), each), PANEL) for each in places)
+            pairs = zip(totals, sums, strict=True)
+            sums = [multiply_add(b, total, least, each) for total, each in pairs]
+        scales = [self._known_of_group(0, wide, group, own)]
+        first = b.add(b.mul(row, groups), group)
+        places = [b.add(first, each * groups) for each in range(TILE)]
+        parts = [b.load(self._parts_of(number), each * PANEL, PANEL) for each in range(TILE)]
+        return self._add(sums, parts, scales, places, [panel], group, tile, 0)
+
+    def _as_float(self, sums: Value) -> Value:
+        """While tiles are used, numbers are added at twice the rate of conversions: the bits of a
+        small integer, added to those of 3 * 2^22, are of the f32 that is so much more."""
+        b, lanes = self.b, lanes_of(sums)
+        if self.coding.group * 128 * (128 if self.coding.middle else 255) >= 1 << 22:
+            return super()._as_float(sums)
+        bits = b.op("add", sums, b.constant(SHIFTER_BITS, I32, lanes))
+        return b.op("sub", b.op("bitcast", bits, dtype=F32), b.constant(SHIFTER, F32, lanes))
 
 
 def _signed(b: LoopBuilder, codes: Value, middle: int) -> Value:

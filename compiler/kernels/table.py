@@ -27,6 +27,7 @@ from ingot.compiler.kernels.loop_attributes import (
     Fma,
     For,
     Lane,
+    MultiplyTile,
     Offset,
     Ordinal,
     Poll,
@@ -34,6 +35,7 @@ from ingot.compiler.kernels.loop_attributes import (
     Reduce,
     Shuffle,
     Table4,
+    Tile,
     Tiles,
 )
 from ingot.compiler.kernels.references import REFERENCES
@@ -56,6 +58,7 @@ __all__ = [
     "For",
     "Lane",
     "LoopRow",
+    "MultiplyTile",
     "Offset",
     "Ordinal",
     "Poll",
@@ -63,6 +66,7 @@ __all__ = [
     "Reduce",
     "Shuffle",
     "Table4",
+    "Tile",
     "Tiles",
     "elementwise_types",
     "has_effect",
@@ -407,7 +411,7 @@ def _tile_ops() -> None:
         "loop.shape_tiles(rows: index)",
         "",
         rules.shape_tiles,
-        "Once, in front of all `loop.dot_tiles` of a block and its regions: left sides have so "
+        "Once, in front of all products of tiles of a block and its regions: left sides have so "
         "many rows in all, and their rows are taken `words` words at a time, up to 16. Only for "
         "targets with tiles.",
         "shapes",
@@ -428,6 +432,26 @@ def _tile_ops() -> None:
         "front of them may change. Two have those of a tile.",
         "writes",
         attributes=DotTiles,
+    )
+    _row(
+        "loop.multiply_tile(left: memory, left_at: index, pitch: index, right: memory, "
+        "right_at: index, words: index)",
+        "",
+        rules.multiply_tile,
+        "The product of 16 rows and a panel of bytes is left in tile 0 or 1: tile[row, column] = "
+        "the sum over the words k of left[left_at + row * pitch + k] times right[right_at + 16 k + "
+        "column], as `loop.dot4` multiplies them. The left side has 16 rows or more. "
+        "`loop.dot_tiles` changes the tiles.",
+        "writes",
+        attributes=MultiplyTile,
+    )
+    _row(
+        "loop.store_tile(sums: memory)",
+        "",
+        rules.store_tile,
+        "Stores what `loop.multiply_tile` left in tile 0 or 1, row by row.",
+        "writes",
+        attributes=Tile,
     )
 
 

@@ -24,9 +24,9 @@ LINES = {
     "compiler/frontends": 41200,
     "compiler/graph": 10979,
     "compiler/ir": 2290,
-    "compiler/kernels": 16060,
+    "compiler/kernels": 16147,
     "compiler/stream": 1640,
-    "compiler/targets": 4905,
+    "compiler/targets": 4960,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2795,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 124020
+IN_ALL = 124100
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

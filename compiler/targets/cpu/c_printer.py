@@ -24,7 +24,6 @@ from ingot.compiler.kernels.table import (
     Compare,
     Constant,
     Dot4,
-    DotTiles,
     Fault,
     Fma,
     For,
@@ -35,7 +34,6 @@ from ingot.compiler.kernels.table import (
     Reduce,
     Shuffle,
     Table4,
-    Tiles,
 )
 from ingot.compiler.targets.c_structure import CStructure, register_bits
 from ingot.compiler.targets.cpu.c_file import PrintedKernel, print_source, prototype
@@ -49,7 +47,7 @@ from ingot.compiler.targets.cpu.c_text import (
     wrapped,
 )
 from ingot.compiler.targets.cpu.headers import with_needed
-from ingot.compiler.targets.cpu.tiles_text import dot_tiles
+from ingot.compiler.targets.cpu.tiles_text import TILE_OPS, tile_call
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType
 
@@ -89,8 +87,7 @@ class _Printer(CStructure):
         "loop.fault": "_fault",
         "loop.poll": "_poll",
         "loop.prefetch": "_prefetch",
-        "loop.shape_tiles": "_shape_tiles",
-        "loop.dot_tiles": "_dot_tiles",
+        **{f"loop.{name}": "_tiles" for name in TILE_OPS},
     }
 
     def __init__(self, printed: Function) -> None:
@@ -217,13 +214,10 @@ class _Printer(CStructure):
         address = f"(uintptr_t){memory} + (uintptr_t){index} * sizeof *{memory}"
         self._line(f"__builtin_prefetch((const void *)({address}), 0, {2 + Prefetch.of(op).soon});")
 
-    def _shape_tiles(self, op: Op) -> None:
-        self._line(f"INGOT_SHAPE_TILES({self._name(op.operands[0])}, {Tiles.of(op).words});")
-
-    def _dot_tiles(self, op: Op) -> None:
-        dot = DotTiles.of(op)
-        self.parts.add(f"{dot.left.name}{dot.right.name}")
-        self._line(f"{dot_tiles(dot, [*map(self._name, op.operands)])};")
+    def _tiles(self, op: Op) -> None:
+        call, parts = tile_call(op, [*map(self._name, op.operands)])
+        self.parts |= parts
+        self._line(f"{call};")
 
     def _store(self, op: Op) -> None:
         memory, index, value = op.operands[:3]

@@ -102,8 +102,39 @@ typedef struct {
     }                                                                                              \
   }
 
+/* The product of 16 rows and a panel over `words` words, `chunk` at once, which stays in tile 0 or 1. */
+#define INGOT_MULTIPLY_TILE(name, instruction)                                                    \
+  INGOT_INLINE void multiply_tile_##name(                                                          \
+      const void *left, i64 pitch, const void *right, i64 words, int chunk, int tile) {            \
+    if (tile) INGOT_ZERO_TILE(1);                                                                  \
+    if (!tile) INGOT_ZERO_TILE(0);                                                                 \
+    for (i64 word = 0; word < words; word += chunk) {                                              \
+      const char *a = (const char *)left + 4 * word, *b = (const char *)right + 64 * word;         \
+      if (tile) {                                                                                  \
+        INGOT_LOAD_TILE(5, a, pitch);                                                              \
+        INGOT_LOAD_TILE(7, b, (i64)64);                                                            \
+        __asm__ volatile(instruction " %%tmm7, %%tmm5, %%tmm1" : :);                               \
+      } else {                                                                                     \
+        INGOT_LOAD_TILE(4, a, pitch);                                                              \
+        INGOT_LOAD_TILE(6, b, (i64)64);                                                            \
+        __asm__ volatile(instruction " %%tmm6, %%tmm4, %%tmm0" : :);                               \
+      }                                                                                            \
+    }                                                                                              \
+  }
+
+INGOT_INLINE void store_tile(void *sums, int tile) {
+  if (tile) {
+    INGOT_STORE_TILE(1, sums, (i64)64);
+  } else {
+    INGOT_STORE_TILE(0, sums, (i64)64);
+  }
+}
+
 INGOT_IF(u8u8, INGOT_DOT_TILES(u8_u8, "tdpbuud"))
 INGOT_IF(u8i8, INGOT_DOT_TILES(u8_i8, "tdpbusd"))
 INGOT_IF(i8u8, INGOT_DOT_TILES(i8_u8, "tdpbsud"))
 INGOT_IF(i8i8, INGOT_DOT_TILES(i8_i8, "tdpbssd"))
 INGOT_IF(bf16bf16, INGOT_DOT_TILES(bf16_bf16, "tdpbf16ps"))
+
+INGOT_IF(i8u8, INGOT_MULTIPLY_TILE(i8_u8, "tdpbsud"))
+INGOT_IF(i8i8, INGOT_MULTIPLY_TILE(i8_i8, "tdpbssd"))

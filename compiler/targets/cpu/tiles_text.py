@@ -4,13 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.kernels.table import DotTiles
+from ingot.compiler.ir import Op
+from ingot.compiler.kernels.table import DotTiles, MultiplyTile, Tile, Tiles
 
-__all__ = ["dot_tiles"]
+__all__ = ["TILE_OPS", "tile_call"]
+
+TILE_OPS = ("shape_tiles", "dot_tiles", "multiply_tile", "store_tile")
 
 
-def dot_tiles(dot: DotTiles, names: Sequence[str]) -> str:
-    """The call that is a `loop.dot_tiles` of operands with these names."""
+def tile_call(op: Op, names: Sequence[str]) -> tuple[str, set[str]]:
+    """An op of tiles, whose operands have these names, as C; and the parts of headers that this
+    needs."""
+    match op.name:
+        case "loop.shape_tiles":
+            return f"INGOT_SHAPE_TILES({names[0]}, {Tiles.of(op).words})", {"tiles"}
+        case "loop.dot_tiles":
+            dot = DotTiles.of(op)
+            return _dot_tiles(dot, names), {"tiles", f"{dot.left.name}{dot.right.name}"}
+        case "loop.multiply_tile":
+            given = MultiplyTile.of(op)
+            left, left_at, pitch, right, right_at, words = names
+            sides = f"{left} + {left_at}, 4 * {pitch}, {right} + {right_at}, {words}, tile_words"
+            bytes = given.left.name, given.right.name
+            call = f"multiply_tile_{'_'.join(bytes)}({sides}, {given.tile})"
+            return call, {"tiles", "".join(bytes)}
+    return f"store_tile({names[0]}, {Tile.of(op).tile})", {"tiles"}
+
+
+def _dot_tiles(dot: DotTiles, names: Sequence[str]) -> str:
     sides = (
         f"(ingot_tile_side){{(const char *)({memory} + {at}), 4 * {pitch}, 4 * {step}}}"
         for memory, at, pitch, step in ((*names[:3], names[4]), names[5:9])

@@ -98,16 +98,16 @@ def test_any_number_of_rows_on_every_variant(
 
 @pytest.mark.parametrize(
     ("coding", "group", "zeros", "minima"),
-    [("i4", 16, "", ()), ("u5", 32, "", (8, 3)), ("t4", 32, "u8", ()), ("u8", 32, "", ())],
+    [("i4", 16, "", ()), ("u5", 32, "", (8, 3)), ("t4", 32, "u8", ()), ("u8", 96, "", ())],
 )
 def test_many_rows_are_multiplied_in_tiles(
     coding: str, group: int, zeros: str, minima: tuple[int, ...]
 ) -> None:
-    """The last tile begins early. The bits are those of products in words. Five panels are those
-    of five workgroups, three of one."""
+    """The last tile begins early. Without minima the bits are those of products in words. Five
+    panels are those of five workgroups, three of one."""
     function = dot(coding, 96, 70 if zeros else 33, group, zeros=zeros, minima=minima)
     kernel = lower_entry(function, VARIANTS["x86-64-v4-amx"].target)
-    assert any(op.name == "loop.dot_tiles" for op in walk(kernel.loops))
+    assert any(op.name == "loop.multiply_tile" for op in walk(kernel.loops))
     verify_kernel(kernel)
     for m in (2, 16, 18, 50):
         arrays = operands(function, m, 96, group)
@@ -119,6 +119,8 @@ def test_many_rows_are_multiplied_in_tiles(
         for variant in kernel_runner.tile_variants():
             (got,) = kernel_runner.run(kernel, arrays, [np.full_like(wanted, 77)], variant, m=m)
             assert_close(got, wanted, 3e-6)
+            if minima:
+                continue
             words = "x86-64-v4-vnni"
             other = lower_entry(function, VARIANTS[words].target)
             (same,) = kernel_runner.run(other, arrays, [np.full_like(wanted, 77)], words, m=m)
@@ -140,10 +142,10 @@ def test_panels_that_do_not_fit_scratch_are_read_as_they_lie() -> None:
     assert not lower_entry(function, V3).schedule.is_unpacked
     check(function, 3, 70016, 32, dot4_variants()[:1])
     tiled = VARIANTS["x86-64-v4-amx"].target  # the sums of tiles lie in scratch, too
-    for k in (57920, 57472):
+    for k in (58112, 58048):
         kernel = lower_entry(dot("i2", k, 16, 32), tiled)
         assert (kernel.scratch_length <= MOST_SCRATCH, kernel.schedule.is_unpacked) == (
-            True, k < 57500,
+            True, k < 58100,
         )  # fmt: skip
 
 

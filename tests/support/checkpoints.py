@@ -249,6 +249,10 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "neox": ("GPTNeoX", {**_WHOLE, "rotary_pct": 0.5}),
     "gptj": ("GPTJ", {**_GPT, "rotary_dim": 8}),
     "falcon": ("Falcon", {"multi_query": True, "parallel_attn": True, **_FALCON}),
+    "falcon of slopes": (
+        "Falcon",
+        {"multi_query": False, "parallel_attn": False, **_FALCON, "alibi": True, "bias": True},
+    ),
     "falcon of groups": (
         "Falcon",
         {"new_decoder_architecture": True, "num_kv_heads": 2, **_FALCON},

@@ -362,6 +362,10 @@ def _architecture(name: str, config: Mapping[str, Any], keys: Keys) -> Architect
         keys.problems.append(f"the activation is {shown(given)}, expected {', '.join(known)}")
     elif not own:
         architecture = replace(architecture, activation=activation)
+    if name == "falcon" and config.get("alibi"):
+        architecture = replace(architecture, sloped_layers=-1, scales_slopes=True)
+    if name == "falcon" and config.get("parallel_attn") is False:
+        architecture = replace(architecture, network_norm="ffn_norm")
     if config.get("expert_selection_fn") == "softmax":
         architecture = replace(architecture, gating="softmax", normalizes_shares=True)
         keys.metadata = {**keys.metadata, "norm_topk_prob": True}

@@ -143,7 +143,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 WITHOUT: dict[str, tuple[str, ...]] = {
     "stablelm": ("use_parallel_residual", "qk_layernorm"),
-    "falcon": ("alibi",),
     "bloom": ("apply_residual_connection_post_layernorm",),
     "falcon_h1": ("attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias"),
     "gpt2": ("scale_attn_by_inverse_layer_idx",),

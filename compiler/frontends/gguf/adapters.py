@@ -60,14 +60,21 @@ class Adapters:
 
     def added(self, y: Value, x: Value, name: str, heads: tuple[int, int], b: Builder) -> Value:
         """y[s, length], and what the adapters make of x[s, k]."""
-        self.names[name] = None
-        self.kinds.setdefault(kind_of(name), heads)
-        used = self.symbols[kind_of(name)]
-        down = self._factor(f"{name}.lora_a", tensor_type(x).shape[-1], used, b)
-        up = self._factor(f"{name}.lora_b", tensor_type(y).shape[-1], used, b)
+        shape = (tensor_type(y).shape[-1], tensor_type(x).shape[-1])
+        down, up = self.factors(name, shape, heads, b)
         inner = _times_rows(x, down, b)
         change = b.value("dot_general", inner, up, lhs_contract=(1,), rhs_contract=(0,))
         return b.value("add", y, change)
+
+    def factors(
+        self, name: str, shape: tuple[Dim, Dim], heads: tuple[int, int], b: Builder
+    ) -> tuple[Value, Value]:
+        """What is in use for a weight of this shape: down f32[used, k] and up f32[used, length]."""
+        self.names[name] = None
+        self.kinds.setdefault(kind_of(name), heads)
+        used, (length, k) = self.symbols[kind_of(name)], shape
+        down = self._factor(f"{name}.lora_a", k, used, b)
+        return down, self._factor(f"{name}.lora_b", length, used, b)
 
     def _factor(self, key: str, length: Dim, used: Dim, b: Builder) -> Value:
         """The rows in use, f32[used, length]."""

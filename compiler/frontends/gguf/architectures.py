@@ -55,6 +55,7 @@ class Architecture:
     temperature_length: int = 0  # in how many positions by a step; 0: in the original ones
     weighs_inputs: bool = False  # shares multiply what experts read, not what they give
     sloped_layers: int = 0  # a model of so many has slopes (ALiBi) and no rotations; -1: of any
+    scales_slopes: bool = False  # as scores
     has_both: bool = False  # layers have a state beside attention
     has_experts_in_columns: bool = False  # joined weights of experts lie as [experts, k, length]
     turns_backwards: bool = False  # rotations are by angles below 0

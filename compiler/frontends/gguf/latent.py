@@ -51,19 +51,40 @@ class LatentAttention:
             "dot_general", plain, self._weight("k"),
             lhs_batch=(1,), rhs_batch=(0,), lhs_contract=(2,), rhs_contract=(2,),
         )  # fmt: skip
-        plain = b.value("transpose", plain, permutation=(1, 0, 2))
+        plain = b.value("transpose", self._adapted(plain, q, "k"), permutation=(1, 0, 2))
         return b.value("concatenate", plain, self._turned(rotated), axis=2), key, latent
 
     def values(self, y: Value) -> Value:
         """The heads of values, [count, heads * value], of y[count, heads * length]."""
         c, b, (count, _) = self.c, self.b, tensor_type(y).shape
-        y = b.value("reshape", y, shape=(count, c.heads, self.length))
+        rows = b.value("reshape", y, shape=(count, c.heads, self.length))
         y = b.value(
-            "dot_general", y, self._weight("v"),
+            "dot_general", rows, self._weight("v"),
             lhs_batch=(1,), rhs_batch=(0,), lhs_contract=(2,), rhs_contract=(2,),
         )  # fmt: skip
-        y = b.value("transpose", y, permutation=(1, 0, 2))
+        y = b.value("transpose", self._adapted(y, rows, "v"), permutation=(1, 0, 2))
         return b.value("reshape", y, shape=(count, c.heads * self.value))
+
+    def _adapted(self, y: Value, x: Value, kind: str) -> Value:
+        """y[heads, count, ...], which a part of `_weight` made of x[count, heads, ...], and what
+        adapters of that weight make of it."""
+        adapters, name, b = self.weights.adapters, f"{self.name}.attn_kv_b", self.b
+        if adapters is None or name not in adapters or f"{name}.weight" not in self.weights:
+            return y
+        both, heads = self.plain + self.value, self.c.heads
+        down, up = adapters.factors(name, (heads * both, self.length), (1, 0), b)
+        (used, _) = tensor_type(up).shape
+        up = b.value("reshape", up, shape=(used, heads, both))
+        of_heads = {"lhs_batch": (1,), "rhs_batch": (1,), "lhs_contract": (2,)}
+        if kind == "k":
+            x, up = part(x, 2, 0, self.plain, b), part(up, 2, 0, self.plain, b)
+            inner = b.value("dot_general", x, up, **of_heads, rhs_contract=(2,))
+            added = b.value("dot_general", inner, down, lhs_contract=(2,), rhs_contract=(0,))
+        else:
+            inner = b.value("dot_general", x, down, lhs_contract=(2,), rhs_contract=(1,))
+            up = part(up, 2, self.plain, both, b)
+            added = b.value("dot_general", inner, up, **of_heads, rhs_contract=(0,))
+        return b.value("add", y, added)
 
     def _queries(self, x: Value) -> Value:
         length, name = self.c.heads * (self.plain + self.turned), f"{self.name}.attn_q"

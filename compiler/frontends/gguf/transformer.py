@@ -283,7 +283,8 @@ class Transformer:
             )
             q = self._product(q, warmth)
         if c.slopes:
-            slopes = np.repeat(np.array(c.slopes, np.float32)[:, None] / c.scale, SLOPED, axis=1)
+            unit = 1.0 if c.architecture.scales_slopes else c.scale
+            slopes = np.repeat(np.array(c.slopes, np.float32)[:, None] / unit, SLOPED, axis=1)
             shape = (self.count, c.heads, SLOPED)
             steep = self.b.broadcast_to(self.b.constant(slopes.astype(np.float32)), shape)
             q = self.b.value("concatenate", q, steep, axis=2)

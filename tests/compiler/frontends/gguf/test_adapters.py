@@ -79,12 +79,14 @@ def test_logits_are_those_of_peft(name: str, tmp_path: Path) -> None:
         close(found, expected[name])
 
 
-@pytest.mark.parametrize("name", ["glm4", "cohere2"])
-def test_adapters_of_folders_whose_heads_turn_neighbours(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["glm4", "cohere2", "youtu"])
+def test_adapters_of_folders_are_those_of_merged_weights(name: str, tmp_path: Path) -> None:
+    """Heads that turn neighbours, and keys and values that follow from rows of latents."""
     config, weights, _ = read_model(name)
     write_folder(tmp_path, config, weights)
     save_file(weights, tmp_path / "model.safetensors")
-    pairs = pairs_of(weights, 3, parts=("q_proj", "v_proj"))
+    parts = ("q_b_proj", "kv_b_proj", "o_proj") if name == "youtu" else ("q_proj", "v_proj")
+    pairs = pairs_of(weights, 3, parts=parts)
     adapter = write_peft(tmp_path / "adapter", pairs, 6.0)
     module, plain = (import_checkpoint(tmp_path, lora=each) for each in (adapter, None))
     found = logits(module, weights, WORDS, (adapter, 1.0))

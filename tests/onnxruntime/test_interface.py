@@ -32,8 +32,8 @@ X = np.arange(8, dtype=np.float32).reshape(2, 4)
 W = np.arange(1, 13, dtype=np.float32).reshape(4, 3)
 # What belongs to other devices, to training, to packages of models or to sparse tensors.
 LEFT_OUT = {
-    "ModelCompiler", "ModelPackage", "ModelPackageComponentContext",
-    "ModelPackageContext", "ModelPackageOptions", "ModelPackageWriteMode", "OrtCompileApiFlags",
+    "ModelPackage", "ModelPackageComponentContext",
+    "ModelPackageContext", "ModelPackageOptions", "ModelPackageWriteMode",
     "OrtEpAssignedNode", "OrtEpAssignedSubgraph", "OrtEpContextData", "OrtEpContextDataBuffer",
     "OrtExternalInitializerInfo", "OrtSparseFormat", "OrtSyncStream", "SparseTensor", "contextlib",
     "create_and_register_allocator_v2", "import_capi_exception", "onnxruntime_validation",
@@ -54,6 +54,70 @@ def test_every_name_is_there_or_left_out_on_purpose() -> None:
     public = {name for name in dir(theirs) if not name.startswith("_")}
     names = {name for name in public if not isinstance(getattr(theirs, name), ModuleType)}
     assert {name for name in names if not hasattr(ours, name)} <= LEFT_OUT
+
+
+@pytest.mark.parametrize("name", ["OrtValue", "RunOptions", "InferenceSession", "NotFound"])
+def test_names_of_the_library_are_there(name: str) -> None:
+    assert hasattr(theirs.capi.onnxruntime_pybind11_state, name)
+    assert hasattr(ours.onnxruntime_pybind11_state, name)
+    assert not hasattr(ours.onnxruntime_pybind11_state, "Nothing")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", [ours, theirs])
+def test_a_compiled_model_runs_anywhere(
+    package: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source, options = tmp_path / "model.onnx", package.SessionOptions()
+    onnx.save(onnx.parser.parse_model(MODEL), source)
+    compiler = package.ModelCompiler(options, source)
+    compiler.compile_to_file("made.onnx")
+    parts = list[bytes]()
+    compiler.compile_to_stream(parts.append)
+    outside = {
+        "external_initializers_file_path": "w.bin",
+        "external_initializers_size_threshold": 9,
+    }
+    package.ModelCompiler(options, source.read_bytes(), **outside).compile_to_file("outside.onnx")
+    assert (tmp_path / "w.bin").stat().st_size >= W.nbytes
+    made: list[Any] = ["made.onnx", "outside.onnx", compiler.compile_to_bytes(), b"".join(parts)]
+    with monkeypatch.context() as context:
+        context.setattr("ingot.compile", None)  # these are in the cache
+        for each in made if package is ours else ():
+            np.testing.assert_array_equal(ours.InferenceSession(each).run(None, {"x": X})[0], X @ W)
+    for each in made:
+        np.testing.assert_array_equal(theirs.InferenceSession(each).run(None, {"x": X})[0], X @ W)
+
+
+@pytest.mark.parametrize("package", [ours, theirs])
+def test_what_no_compiler_takes_is_refused(package: Any, tmp_path: Path) -> None:
+    errors = package.capi.onnxruntime_pybind11_state
+    source, make = onnx.parser.parse_model(MODEL).SerializeToString(), package.ModelCompiler
+    options, there = package.SessionOptions(), tmp_path / "there.onnx"
+    there.touch()
+    with pytest.raises(errors.InvalidArgument, match="Input model path does not exist"):
+        make(options, str(tmp_path / "none.onnx")).compile_to_bytes()
+    with pytest.raises(errors.InvalidProtobuf, match="protobuf parsing failed"):
+        make(options, b"damaged").compile_to_bytes()
+    flags = package.OrtCompileApiFlags.ERROR_IF_OUTPUT_FILE_EXISTS
+    with pytest.raises(errors.Fail, match="exists already"):
+        make(options, source, flags=flags).compile_to_file(str(there))
+    with pytest.raises(TypeError, match="Unable to load from type"):
+        make(options, None)
+
+
+def test_a_compiler_that_fails_writes_nothing(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(MODEL.replace("MatMul(x, w)", "Nothing(x, w)"))
+    compiler = ours.ModelCompiler(ours.SessionOptions(), model.SerializeToString())
+    with pytest.raises(ours.capi.onnxruntime_pybind11_state.Fail, match="Nothing"):
+        compiler.compile_to_file(tmp_path / "made.onnx")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ours.capi.onnxruntime_pybind11_state.InvalidArgument, match="beside"):
+        ours.ModelCompiler(
+            *(ours.SessionOptions(), model.SerializeToString()),
+            external_initializers_file_path=tmp_path / "w.bin",
+        )
 
 
 def test_weights_are_given_by_name_or_as_files(tmp_path: Path) -> None:

@@ -41,13 +41,13 @@ LINES = {
     "python/ingot": 4110,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1800,
-    "python/ingot/onnxruntime": 1545,
+    "python/ingot/onnxruntime": 1660,
     "python/ingot/quantizing": 1315,
     "benchmarks": 2665,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 124100
+IN_ALL = 124215
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -15,6 +15,7 @@ from typing import Any
 from ingot.onnxruntime import capi
 from ingot.onnxruntime.adapters import AdapterFormat, LoraAdapter
 from ingot.onnxruntime.capi import onnxruntime_pybind11_state
+from ingot.onnxruntime.model_compiler import ModelCompiler, OrtCompileApiFlags
 from ingot.onnxruntime.options import (
     ExecutionMode,
     ExecutionOrder,
@@ -52,10 +53,12 @@ __all__ = [
     "IOBinding",
     "InferenceSession",
     "LoraAdapter",
+    "ModelCompiler",
     "ModelMetadata",
     "NodeArg",
     "OrtAllocatorType",
     "OrtArenaCfg",
+    "OrtCompileApiFlags",
     "OrtDevice",
     "OrtDeviceMemoryType",
     "OrtDeviceVendorId",

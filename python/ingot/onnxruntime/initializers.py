@@ -91,18 +91,26 @@ def with_arguments(source: Path | bytes, names: Collection[str]) -> bytes:
     return data
 
 
-def write_model(source: Path | bytes, path: Path) -> None:
-    """The model as one file, with its data in another one where they are too long for that."""
-    if isinstance(source, bytes):
+def write_model(
+    source: Path | bytes, path: Path, external: str = "", threshold: int = 1024
+) -> None:
+    """The model as one file; with initializers of `threshold` bytes or more in the file `external`
+    beside it, or, where all are too long for one file, in one of a similar name."""
+    if isinstance(source, bytes) and not external:
         path.write_bytes(source)
         return
     import onnx
+    from onnx import numpy_helper
 
     proto = _whole(source)
-    if proto.ByteSize() < _GREATEST_FILE:
+    if not external and proto.ByteSize() < _GREATEST_FILE:
         path.write_bytes(proto.SerializeToString())
-    else:
-        onnx.save(proto, path, save_as_external_data=True, location=f"{path.name}.data")
+        return
+    for each in proto.graph.initializer:  # onnx moves raw data alone
+        if not each.HasField("raw_data") and each.data_type != each.STRING:
+            each.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(each), each.name))
+    location = external or f"{path.name}.data"
+    onnx.save(proto, path, save_as_external_data=True, location=location, size_threshold=threshold)
 
 
 def _whole(source: Path | bytes) -> Any:

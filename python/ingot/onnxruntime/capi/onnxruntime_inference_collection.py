@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ingot.onnxruntime.adapters import AdapterFormat
+from ingot.onnxruntime.model_compiler import ModelCompiler
 from ingot.onnxruntime.session import InferenceSession
 from ingot.onnxruntime.values import IOBinding, OrtValue, copy_tensors
 
@@ -10,6 +11,7 @@ __all__ = [
     "AdapterFormat",
     "IOBinding",
     "InferenceSession",
+    "ModelCompiler",
     "OrtValue",
     "Session",
     "copy_tensors",

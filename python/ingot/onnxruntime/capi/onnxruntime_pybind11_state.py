@@ -1,8 +1,10 @@
-"""The exceptions of onnxruntime, each with the code that its messages begin with."""
+"""The exceptions of onnxruntime, each with the code that its messages begin with; names of the
+package are found here, too."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from importlib import import_module
+from typing import Any, ClassVar
 
 __all__ = [
     "EPFail",
@@ -11,9 +13,12 @@ __all__ = [
     "InvalidArgument",
     "InvalidGraph",
     "InvalidProtobuf",
+    "ModelLoadCanceled",
     "ModelLoaded",
+    "ModelRequiresCompilation",
     "NoModel",
     "NoSuchFile",
+    "NotFound",
     "NotImplemented",
     "OrtError",
     "RuntimeException",
@@ -93,3 +98,28 @@ class EPFail(OrtError):
     """The provider failed."""
 
     status = "11 : EP_FAIL"
+
+
+class ModelLoadCanceled(OrtError):
+    """A program stopped the load."""
+
+    status = "12 : MODEL_LOAD_CANCELED"
+
+
+class ModelRequiresCompilation(OrtError):
+    """The model is to be compiled before."""
+
+    status = "13 : MODEL_REQUIRES_COMPILATION"
+
+
+class NotFound(OrtError):
+    """There is nothing of this name."""
+
+    status = "14 : NOT_FOUND"
+
+
+def __getattr__(name: str) -> Any:
+    package = import_module("ingot.onnxruntime")
+    if name in package.__all__:
+        return getattr(package, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -45,6 +45,10 @@ _LONG_ROW = 8192
 """Elements of a row; longer sums run in blocks, which takes no longer: of 65536 numbers a sum is
 off by 2e-8 then, one running sum per lane by 3e-7, and of 8192 by 9e-8 (f32, AVX-512)."""
 
+_ALONE = 1024
+"""Elements of a row above which one that is alone is taken by several vectors at a time; those of
+costly values are. A softmax of 2048 x 2048 takes 1740 us with AVX-512, four rows at a time 1930."""
+
 _MOST_COLUMNS = 8
 """Vectors of columns at a time: sums over the rows of 1024 x 1024 take 68 us with AVX-512, of 4
 vectors 100, of 16, which leaves a fourth of the workgroups, 64."""
@@ -164,8 +168,10 @@ class _Lowering:
                 isinstance(node, Apply) and node.name in COSTLY - {"div"} and node.axes & inner
                 for node in walk_nodes(self.plan.roots)
             )
-            if self._is_long() and (heavy or not isinstance(self.kept[-1].extent, int)):
+            if self._is_long() and not isinstance(self.kept[-1].extent, int):
                 return 1  # where there is one, the last row would be taken as often
+            if heavy and self._is_long(_ALONE):
+                return 1
             return min(2 if heavy and self.target.register_count < 32 else 4, max(rows, 1))
         extent = self.kept[-1].extent
         stages = [each.stage for each in self.plan.reductions]
@@ -435,7 +441,7 @@ class _Lowering:
                 return body(values, count)
 
         full = b.mul(b.div(end, lanes), lanes)
-        if self._is_long():
+        if self._is_long(_ALONE if self.together == 1 else _LONG_ROW):
             carried = self._sweep_blocks(full, carried, at)
         elif full != 0:
             with b.for_(0, full, lanes, carried) as loop:
@@ -449,9 +455,10 @@ class _Lowering:
         before = carried
         return b.if_(b.compare("gt", rest, 0), lambda: at(full, before, rest), lambda: before)
 
-    def _is_long(self) -> bool:
-        """Whether one running sum per lane would lose digits."""
-        return guess(self.reduced[-1].extent, self.function.symbols) > _LONG_ROW
+    def _is_long(self, than: int = _LONG_ROW) -> bool:
+        """Whether rows have more elements: by default, than one running sum per lane takes without
+        losing digits."""
+        return guess(self.reduced[-1].extent, self.function.symbols) > than
 
     def _sweep_blocks(
         self,

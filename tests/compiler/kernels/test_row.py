@@ -23,7 +23,7 @@ def reduce(kind: str, axes: tuple[int, ...]):
 
 
 @on_every_target
-@pytest.mark.parametrize("shape", [(3, 5, 32), (7, 37), (1, 5), (2, 1)])
+@pytest.mark.parametrize("shape", [(3, 5, 32), (7, 37), (1, 5), (2, 1), (2, 1100)])
 def test_softmax(target, shape) -> None:
     target.check(entry([f"f32[{','.join(map(str, shape))}]"], softmax(shape)))
 
@@ -32,6 +32,7 @@ def test_softmax_keeps_its_exponentials() -> None:
     schedule = CPU.lower(entry(["f32[12,128,128]"], softmax((12, 128, 128)))).schedule
     assert (schedule.passes, schedule.kept_values, schedule.together) == (2, 1, 4)
     assert schedule.kept == (1536,)
+    assert CPU.lower(entry(["f32[8,1100]"], softmax((8, 1100)))).schedule.together == 1
 
 
 @on_every_target

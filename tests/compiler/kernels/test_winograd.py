@@ -132,6 +132,8 @@ def test_images_may_have_any_size(variant: str, padding: Any) -> None:
     kernel = lowered((symbol("b"), symbol("h"), symbol("w"), 32), 48, padding, variant)
     for b, h, w in ((1, 30, 17), (3, 5, 6), (1, 1, 2), (2, 9, 40), (0, 8, 8)):
         check(kernel, (b, h, w, 32), 48, padding, variant, b=b, h=h, w=w)
+    few = lowered((1, symbol("h"), symbol("w"), 32), 256, padding, variant)
+    assert few.tile[1] == 4  # of 16 panels: threads share them where all tiles are one block
 
 
 FRAMES = [

@@ -142,11 +142,12 @@ def _is_known(torch: Any, program: Any) -> bool:
     if not all(_is_known_node(torch, node) for node in nodes):
         return False
     written = {_origin(torch, node) for node in nodes if functional_op(str(node.target))}
-    # in graphs is not looked for shared memory, and composed ops do not tell what they share
-    if any(node.op == "get_attr" or _name(node) in COMPOSED for node in nodes):
+    if any(node.op == "get_attr" for node in nodes):  # in graphs is not looked for shared memory
         return not written
-    return all(getattr(node, "op", "") == "call_function" for node in written) and not any(
-        _shares_unseen(torch, node) and _origin(torch, node) in written for node in nodes
+    return all(map(_is_made, written)) and not any(
+        _origin(torch, source) in written
+        for node in nodes
+        for source in _shared_unseen(torch, node)
     )
 
 
@@ -207,10 +208,19 @@ def _may_be_view(torch: Any, node: Any) -> bool:
     return is_told or _name(node) in VIEWS or str(op).startswith(CONVERSIONS)
 
 
-def _shares_unseen(torch: Any, node: Any) -> bool:
-    """Whether it may be a view that the walk takes for a copy."""
+def _is_made(node: Any) -> bool:
+    """Whether an op of the graph made this memory, and no composed one, which may be a view."""
+    return getattr(node, "op", "") == "call_function" and _name(node) not in COMPOSED
+
+
+def _shared_unseen(torch: Any, node: Any) -> list[Any]:
+    """Of what it may be a view that the walk takes for a copy: a composed op of any operand."""
+    if node.op != "call_function":
+        return []
+    if _name(node) in COMPOSED:
+        return list(node.all_input_nodes)
     is_seen = _name(node) in VIEWS or str(node.target).startswith(CONVERSIONS)
-    return node.op == "call_function" and not is_seen and _may_be_view(torch, node)
+    return [] if is_seen or not _may_be_view(torch, node) else [node]
 
 
 def _exported(torch: Any, module: Any, example_inputs: Any, dynamic_shapes: Any) -> Any:

@@ -175,6 +175,9 @@ class Context(Emitter):
         while True:
             yield self.fresh(self.hint)
 
+    def fill(self, number: float, like: Value) -> Value:
+        return super().fill(_fitting(number, type_of(like).dtype), like)
+
     def scalar(self, x: Scalar, element: DType | str) -> Value:
         """A number or a tensor as a value of that dtype; a number has rank 0."""
         if isinstance(x, Value):
@@ -184,9 +187,7 @@ class Context(Emitter):
         if isinstance(x, tuple):
             return self.convert(self.truth(x), element)
         kind = dtype(element) if isinstance(element, str) else element
-        if kind.is_integer and isinstance(x, float):
-            x = int(x)
-        return self.builder.full(bool(x) if kind.is_boolean else x, kind)
+        return self.builder.full(_fitting(x, kind), kind)
 
     def truth(self, condition: Value | Truth) -> Value:
         """What is known of sizes, or a tensor of one element, as an i1 of rank 0."""
@@ -217,3 +218,13 @@ class Context(Emitter):
                 f"the result is {x.type}, but the program declares rank {len(shape)}"
             )
         return self.agree(x, shape)
+
+
+def _fitting(number: float, element: DType) -> float:
+    """A number as torch makes one of this dtype: an integer keeps its lowest bits."""
+    if element.is_boolean:
+        return bool(number)
+    if not element.is_integer:
+        return number
+    low = -(1 << element.bits - 1) if element.kind == "i" else 0
+    return (int(number) - low) % (1 << element.bits) + low

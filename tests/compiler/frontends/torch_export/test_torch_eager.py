@@ -206,6 +206,9 @@ def test_what_has_lowerings_is_not_decomposed(monkeypatch: pytest.MonkeyPatch) -
         (lambda y: y.reshape(12), True),  # which may be a copy
         (lambda y: (y[:, :3].swapaxes_(0, 1), y)[1], True),  # whose elements stay
         (lambda y: torch.broadcast_tensors(y, y)[0], True),  # which is y
+        (lambda y: torch.broadcast_tensors(y.sin(), y)[1], True),
+        (lambda y: torch.broadcast_tensors(y.sin(), y.cos())[1], False),
+        (lambda y: torch.broadcast_tensors(y.sin(), y.cos())[0].mul_(2), True),
         (lambda y: y.negative_().absolute(), False),
         (lambda y: y.tensor_split((1, 2))[2], False),
     ]

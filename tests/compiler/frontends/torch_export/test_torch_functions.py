@@ -87,6 +87,22 @@ COUNTING: dict[str, tuple[Any, ...]] = {
         ),
         torch.tensor(2.5),
     ),
+    "counted": (
+        lambda x: [torch.arange(*ends, dtype=kind) for kind in (torch.uint8, torch.int32)
+                   for ends in ((-1, 2, 2), (-8, 0, 4), (5, 0, -2), (250, 260))],
+        LINES,
+    ),
+    "numbers_out_of_range": (
+        lambda u: (
+            u < -1, u == -1, u + -1, u * -2, 3 - u, u & -2, u // -2, torch.fmod(u, -3),
+            u.clamp(-3, 10), torch.full_like(u, -1), torch.where(u > 3, u, -1),
+            torch.scalar_tensor(-5, dtype=u.dtype), u.masked_fill(u > 3, -1),
+            u.index_add(0, torch.tensor([0, 1]), u[:2], alpha=-1), torch.rsub(u, 5, alpha=-2),
+            torch.sub(u, u, alpha=-3), torch.scatter(u, 0, torch.tensor([1]), -7),
+            u.to(torch.int8) - 300, torch.addcmul(u, u, u, value=-1),
+        ),
+        torch.tensor([1, 255, 7, 100], dtype=torch.uint8),
+    ),
     "narrow_copy": (lambda x: torch.narrow_copy(x, 1, 1, 2), LINES),
     "searched": (
         lambda lines, x: (

@@ -547,7 +547,9 @@ class Ternary(Form):
     def shape(self, parts: Parts) -> Shape:
         if prod(parts["weight_scale"].shape) != 1:
             _expect("weight_scale", parts, (1,))
-        rows, k = parts["weight"].shape
+        *outer, rows, k = parts["weight"].shape
+        if outer:
+            _expect("weight", parts, (rows, k))
         return 4 * rows, k
 
     def used(self, parts: Parts) -> tuple[str, ...]:

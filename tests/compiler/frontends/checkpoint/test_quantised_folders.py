@@ -262,6 +262,10 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert "down_proj.extra' has the dtype I32" in text
     assert "and those of weights quantised by gptq" in text
     assert "'version' is 'gemv'" in _refused(tmp_path, {"quant_method": "awq", "version": "gemv"})
+    left_out = dict.fromkeys(("qweight", "qzeros", "scales", "g_idx"))
+    parts = {"weight": np.zeros((2, 4, 64), np.uint8), "weight_scale": np.ones(1, np.float32)}
+    text = _refused(tmp_path, {"quant_method": "bitnet"}, **left_out, **parts)
+    assert "its weight has the shape [2, 4, 64], expected [4, 64]" in text
     method = {"quant_method": "bitnet", "quantization_mode": "online"}
     assert "'quantization_mode' is 'online'; those that can be" in _refused(tmp_path, method)
     method = {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}

@@ -103,6 +103,7 @@ class Gguf:
         reader = _Reader(memoryview(mapped), str(path))
         self.metadata: Mapping[str, Any] = MappingProxyType(reader.metadata)
         self.tensors: Mapping[str, GgufTensor] = MappingProxyType(reader.tensors)
+        self.head = reader.data[: reader.at]  # all but the tensors' elements
 
     @property
     def title(self) -> str:
@@ -167,6 +168,20 @@ class _Reader:
         self.at += length
         return raw.decode("utf-8", errors="surrogateescape")
 
+    def strings(self, items: range, what: str) -> list[str]:
+        """As `string` reads each, in a tenth of the time: tokenizers have hundred thousands."""
+        data, end, at, found = self.data, len(self.data), self.at, []
+        for _ in items:
+            start = at + 8
+            stop = start + int.from_bytes(data[at:start], "little")
+            if stop > end:
+                self.at = at
+                self.string(what)  # tells what is damaged
+            found.append(str(data[start:stop], "utf-8", "surrogateescape"))
+            at = stop
+        self.at = at
+        return found
+
     def read_pair(self) -> None:
         key = self.string("a key", _MAX_NAME)
         shown = key[:_SHOWN]
@@ -185,6 +200,8 @@ class _Reader:
                 return self.read_array(inner, count, what)
             least = 8 if inner == _STRING else 12
             items = range(self.counted(count, least, f"items of {what}"))
+            if inner == _STRING:
+                return self.strings(items, what)
             return [self.read_value(inner, what, depth + 1) for _ in items]
         if type not in _SCALARS:
             raise self.damaged(f"{what} has the unknown type {type}")

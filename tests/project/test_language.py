@@ -247,6 +247,29 @@ def test_a_text_goes_on_with_the_most_likely_tokens(
 
 
 @pytest.mark.slow
+def test_a_module_is_compiled_once(
+    path: Path, weights: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the compiler reads decides; a damaged module is made anew."""
+    compile, made = ingot.compile, []
+    monkeypatch.setattr(ingot, "compile", lambda *a, **k: made.append(k) or compile(*a, **k))
+    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "kept"))
+    copy = tmp_path / path.name
+    copy.write_bytes(path.read_bytes()[:-4] + bytes(4))  # another number
+
+    def text(file: Path, capacity: int) -> str:
+        model = ingot.LanguageModel(file, capacity=capacity)
+        return "".join(model.generate("hello", max_tokens=4, temperature=0.0))
+
+    texts = [text(*each) for each in [(path, 64), (copy, 64), (copy, 32), (path, 64)]]
+    assert (texts[0], [each["capacity"] for each in made]) == (texts[3], [64, 32])
+    for kept in (tmp_path / "kept").iterdir():
+        if len(kept.name) == 64:  # a module
+            kept.write_bytes(kept.read_bytes()[:-100])
+    assert (text(path, 64), len(made)) == (texts[0], 3)
+
+
+@pytest.mark.slow
 def test_a_seed_gives_one_text(model: ingot.LanguageModel) -> None:
     def text(seed: int) -> list[int]:
         list(model.generate("hello", max_tokens=12, temperature=1.5, seed=seed))

@@ -1,19 +1,29 @@
-"""A GGUF file or a folder as a loaded module with its tokenizer."""
+"""A GGUF file or a folder as a loaded module with its tokenizer.
+
+The module is one of the cache, and compiled when it is not there yet. It is found by what the
+compiler reads: of a GGUF file all but the tensors' elements, of folders and adapters the names,
+sizes and times of files.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from ingot.hal.device import open_device
-from ingot.hal.errors import InvalidArgument, OutOfRange
+from ingot.hal.errors import DataLoss, Incompatible, InvalidArgument, NotFound, OutOfRange
+from ingot.hal.file_cache import default_cache
 from ingot.hal.gguf import Gguf
 from ingot.language.adapters import lora as adapter_parameters
 from ingot.language.folder import FolderTokenizer
 from ingot.language.tokenizer import FileTokenizer, Tokenizer
+from ingot.module_cache import digest, installed_compiler, processor
 
 __all__ = ["TYPES", "check_prompt", "load_language_model"]
 
@@ -38,32 +48,67 @@ def load_language_model(
     `ingot.load`; raises what these raise, NotFound and Unsupported for tokenizers."""
     import ingot
 
-    is_folder = os.path.isdir(path)
-    tokenizer = FolderTokenizer(path) if is_folder else FileTokenizer(Gguf(path).metadata)
+    weights_of_model: Any = path
+    if os.path.isdir(path):
+        tokenizer: Tokenizer = FolderTokenizer(path)
+        told = list(_files(path))
+    else:
+        file = Gguf(path)
+        if not share_weights:  # which looks at the file
+            weights_of_model = file.parameters()
+        tokenizer = FileTokenizer(file.metadata)
+        told = [os.path.basename(path), hashlib.sha256(file.head).hexdigest()]
     uri = device if isinstance(device, str) else open_device(device).uri
     adapters = _adapters(lora)
     room = lora if isinstance(lora, int) else [_path(each) for each in adapters] or None
-    module = ingot.compile(
-        path,
-        cache=cache,
-        weights=weights,
-        lora=room,
-        precision=precision,
-        target=uri.partition(":")[0],
-        progress=progress,
-        **layout,
-    )
-    parameters: list[Any] = [path]
-    if room is not None:
-        parameters.append({"lora": adapter_parameters(module, *adapters)})
-    model = ingot.load(
-        module,
-        parameters=parameters,
-        device=device,
-        threads=threads,
-        share_weights="" if share_weights else False,  # adapters are exchanged
-    )
-    return tokenizer, model
+    options = {
+        "cache": cache, "weights": weights, "precision": precision,
+        "target": uri.partition(":")[0], **layout,
+    }  # fmt: skip
+    told.append(json.dumps([options, isinstance(room, int) and room], sort_keys=True, default=str))
+    for each in room if isinstance(room, list) else ():
+        told += _files(each)
+
+    def load(module: Any) -> Any:
+        parameters = [weights_of_model]
+        if room is not None:
+            parameters.append({"lora": adapter_parameters(module, *adapters)})
+        return ingot.load(
+            module,
+            parameters=parameters,
+            device=device,
+            threads=threads,
+            share_weights="" if share_weights else False,  # adapters are exchanged
+        )
+
+    def compiled() -> Any:
+        return ingot.compile(path, lora=room, progress=progress, **options)
+
+    return tokenizer, _kept(told, compiled, load)
+
+
+def _kept(told: Sequence[str], compiled: Callable[[], Any], load: Callable[[Any], Any]) -> Any:
+    """What `load` makes of the module that the cache has for what is told of it, else of what is
+    compiled, which the cache then has."""
+    kept = default_cache()
+    key = digest("language", installed_compiler(), processor(), *told)
+    file = kept.file(key)
+    if file is not None:
+        with suppress(DataLoss, Incompatible, NotFound):  # it was damaged or removed
+            return load(file)
+    module = compiled()
+    kept.write_file(key, bytes(module))
+    return load(module)
+
+
+def _files(path: str | os.PathLike[str]) -> Iterator[str]:
+    """The names, sizes and times of a file, or of those of a folder, with where it lies."""
+    yield os.path.realpath(path)
+    names = sorted(os.listdir(path)) if os.path.isdir(path) else [""]
+    for name in names:
+        with suppress(OSError):  # the compiler tells
+            status = os.stat(os.path.join(path, name) if name else path)
+            yield f"{name} {status.st_size} {status.st_mtime_ns}"
 
 
 def check_prompt(ids: Sequence[int], capacity: int) -> None:

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import ingot
-from ingot.hal.device import open_device
 from ingot.hal.errors import DataLoss, Error, Incompatible, InvalidArgument, NotFound
 from ingot.hal.file_cache import default_cache
 from ingot.hal.whole_file import open_regular
+from ingot.module_cache import digest, installed_compiler, processor
 from ingot.onnxruntime.initializers import external_tensors, overridable
 from ingot.onnxruntime.options import logger
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, of_proto, onnx_code, type_text
@@ -57,11 +55,11 @@ def loaded_model(
     kept = default_cache()
     folder = source.resolve().parent if isinstance(source, Path) else None
     sizes = json.dumps(sorted(dims.items()))
-    start = [_FORM, _compiler(), device.partition(":")[0], _processor(), sizes]
-    key = _digest(*start, _hash_of(source))
-    about = _about(kept.read(_digest(key, "about")))
+    start = [_FORM, installed_compiler(), device.partition(":")[0], processor(), sizes]
+    key = digest(*start, _hash_of(source))
+    about = _about(kept.read(digest(key, "about")))
     if about is not None and not _has_own():
-        path = kept.file(_digest(key, *_external(about["external"], folder)))
+        path = kept.file(digest(key, *_external(about["external"], folder)))
         if path is not None:
             with suppress(DataLoss, Incompatible, NotFound):  # it was damaged or removed
                 return _loaded(load(path, device=device, threads=threads), about)
@@ -72,8 +70,8 @@ def loaded_model(
     model = load(module, device=device, threads=threads)
     about = _described(proto, model.signature, dims)
     if not _has_own():
-        kept.write_file(_digest(key, *_external(about["external"], folder)), bytes(module))
-        kept.write(_digest(key, "about"), json.dumps(about).encode())
+        kept.write_file(digest(key, *_external(about["external"], folder)), bytes(module))
+        kept.write(digest(key, "about"), json.dumps(about).encode())
     return _loaded(model, about)
 
 
@@ -89,32 +87,6 @@ def _hash_of(source: Path | bytes) -> str:
         return hashlib.sha256(source).hexdigest()
     with open(source, "rb") as file:
         return _file_digest(file)
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-@cache
-def _compiler() -> str:
-    """The compiler as it is installed: names, sizes and times of its files."""
-    from ingot import compiler
-    from ingot.hal import header
-
-    found = []
-    for folder in (os.path.dirname(compiler.__file__), os.path.dirname(header.__file__)):
-        for place, _, names in sorted(os.walk(folder)):
-            for name in sorted(names):
-                if name.endswith((".py", ".h", ".cl", ".def")):
-                    status = os.stat(os.path.join(place, name))
-                    at = place.removeprefix(folder)
-                    found.append(f"{at} {name} {status.st_size} {status.st_mtime_ns}")
-    return _digest(*found)
-
-
-def _processor() -> str:
-    """What kernels of this machine may use."""
-    return open_device().description.rpartition(",")[0]
 
 
 def _external(names: list[str], folder: Path | None) -> Iterator[str]:

@@ -245,6 +245,16 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "olmo": ("Olmo", {"clip_qkv": 0.5}),
     "phi": ("Phi", {"partial_rotary_factor": 0.5}),
     "gpt2": ("GPT2", _GPT),
+    "gpt neo": (
+        "GPTNeo",
+        {
+            **_WHOLE,
+            "num_layers": 2,
+            "num_heads": 4,
+            "window_size": 3,
+            "attention_types": [[["global", "local"], 1]],
+        },
+    ),
     "starcoder": ("GPTBigCode", {**_GPT, "multi_query": True}),
     "neox": ("GPTNeoX", {**_WHOLE, "rotary_pct": 0.5}),
     "gptj": ("GPTJ", {**_GPT, "rotary_dim": 8}),

@@ -371,6 +371,17 @@ UNDEFINED = {
             part: dims for part, dims in _MAMBA_2.items() if part != "ssm_norm"
         } | {"ffn_norm": None, "blk.0.ffn_norm/": (64,), "blk.1.ffn_norm/": (64,)},
         metadata=_STATES_OF_128),
+    "mistral4": Shape("mistral4", layers=3, dense=1, experts=6, chosen=3, feed=32, shared=32,
+        kv_heads=1, head_length=40, rope_length=8, rank=32, query_rank=24, metadata={
+            "expert_weights_norm": True, "attention.temperature_scale": 0.1,
+            "attention.temperature_length": 4, "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16,
+            "rope.scaling.yarn_log_multiplier": 0.1, "rope.freq_base": 100.0,
+        }),
+    "bailingmoe": Shape("bailingmoe", experts=6, chosen=3, feed=32, shared=32, metadata={
+        "leading_dense_block_count": 0, "expert_shared_count": 1, "expert_weights_norm": True,
+        "expert_weights_scale": 1.5,
+    }),
     "jais2": Shape("jais2"),
     "exaone-moe": Shape("exaone-moe", layers=4, dense=1, experts=6, chosen=3, feed=32, shared=32,
         metadata={"attention.sliding_window": 3, "expert_weights_norm": True,
@@ -537,7 +548,7 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
         keys |= {"attention.key_length_mla": KEY, "attention.value_length_mla": VALUE}
     if shape.query_rank:
         keys["attention.q_lora_rank"] = shape.query_rank
-    if shape.dense or shape.architecture == "deepseek2":
+    if shape.dense or shape.rank:
         keys |= {
             "leading_dense_block_count": shape.dense,
             "expert_shared_count": shape.shared // shape.feed,

@@ -35,7 +35,6 @@ _NAMES = {
     "attention.head_count_kv": "num_key_value_heads",
     "attention.key_length": "head_dim",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-    "attention.sliding_window": "sliding_window",
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
     "query_pre_attn_scalar": "query_pre_attn_scalar",
@@ -94,7 +93,8 @@ _OTHER_NAMES = {
     "block_count": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "embedding_length": ("hidden_size", "n_embd", "d_model"),
     "context_length": ("max_position_embeddings", "n_positions", "max_seq_len"),
-    "attention.head_count": ("num_attention_heads", "n_head", "n_heads"),
+    "attention.head_count": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    "attention.sliding_window": ("sliding_window", "window_size"),
     "attention.head_count_kv": ("num_key_value_heads", "num_kv_heads"),
     "use_parallel_residual": ("use_parallel_residual", "parallel_attn"),
     "embedding_scale": ("embedding_multiplier", "scale_emb"),
@@ -414,6 +414,9 @@ def _window_layers(
 ) -> list[bool] | None:
     """Which layers have windows, where config.json says so."""
     types, layers = config.get("layer_types"), config.get("num_hidden_layers")
+    if isinstance(config.get("attention_layers"), list):
+        named, layers = config["attention_layers"], keys.size("block_count")
+        types = [_KINDS_OF_GPT.get(each, each) for each in named if isinstance(each, str)]
     if isinstance(types, list) and len(types) == layers:
         unknown = {str(each) for each in types} - {_WINDOW, "full_attention", *_CHUNKS}
         if unknown:
@@ -425,6 +428,9 @@ def _window_layers(
     if type(layers) is int and type(first) is int and not architecture.window_period:
         return [layer >= first for layer in range(min(layers, 1 << 16))]
     return None
+
+
+_KINDS_OF_GPT = {"local": _WINDOW, "global": "full_attention"}
 
 
 def _rotated_layers(config: Mapping[str, Any], keys: Keys) -> list[bool] | None:

@@ -67,6 +67,7 @@ MODEL_TYPES = {
     "olmo": replace(ARCHITECTURES["olmo"], is_interleaved=False),
     "phi": ARCHITECTURES["phi2"],
     "gpt2": replace(ARCHITECTURES["gpt2"], has_products_in_columns=True),
+    "gpt_neo": replace(ARCHITECTURES["gpt2"], is_unscaled=True),
     "gpt_bigcode": replace(ARCHITECTURES["starcoder"], joins_heads=True),
     "gpt_neox": replace(ARCHITECTURES["gptneox"], joins_heads=True),
     "gptj": replace(ARCHITECTURES["phi2"], is_interleaved=True),

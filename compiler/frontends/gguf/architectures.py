@@ -132,7 +132,10 @@ ARCHITECTURES = {
     "granitehybrid": replace(_GRANITE, recurrence="mamba"),
     "lfm2": Architecture(),
     "lfm2moe": Architecture(gating="sigmoid"),
-    "deepseek2": Architecture(normalizes_shares=False, yarn_log_unit=0.1),
+    **dict.fromkeys(
+        ("deepseek2", "mistral4"), Architecture(normalizes_shares=False, yarn_log_unit=0.1)
+    ),
+    "bailingmoe": Architecture(is_interleaved=True, normalizes_shares=False),
     "seed_oss": Architecture(network_norm="post_attention_norm"),
     "qwen3next": _QWEN_HYBRID,
     "qwen35": replace(_QWEN_HYBRID, recurrence="delta in turns"),

@@ -260,7 +260,8 @@ class Transformer:
         if c.latent is not None:
             turn = partial(self._rotated, length=c.rope.length, layer=layer)
             latent = LatentAttention(c, c.latent, self.weights, name, self._norm, turn)
-            y = latent.values(self.cache.attend(*latent.projections(x), layer, None))
+            q, *rows = latent.projections(x)
+            y = latent.values(self.cache.attend(self._warmed(q), *rows, layer, None))
             return self.weights.linear(y, f"{name}.attn_output", c.width)
         heads, source = c.attention[layer], c.sources[layer]
         q, *own = self._projections(x, layer)
@@ -277,11 +278,8 @@ class Transformer:
                 for start in (0, heads.key_length)
             )
         q = self._heads(q, c.heads, heads.key_length, f"{name}.attn_q_norm", layer)
-        if self.warmth is not None and not (c.architecture.warms_still and c.rotated[layer]):
-            warmth = self.b.value(
-                "broadcast", self.warmth, shape=tensor_type(q).shape, dimensions=(0,)
-            )
-            q = self._product(q, warmth)
+        if not (c.architecture.warms_still and c.rotated[layer]):
+            q = self._warmed(q)
         if c.slopes:
             unit = 1.0 if c.architecture.scales_slopes else c.scale
             slopes = np.repeat(np.array(c.slopes, np.float32)[:, None] / unit, SLOPED, axis=1)
@@ -437,6 +435,15 @@ class Transformer:
             for x in (fine, b.value("sub", positions, fine))
         ]
         return b.value("concatenate", *parts, axis=2)
+
+    def _warmed(self, q: Value) -> Value:
+        """Queries [count, heads, length], which may grow with their positions."""
+        if self.warmth is None:
+            return q
+        shape = tensor_type(q).shape
+        return self._product(
+            q, self.b.value("broadcast", self.warmth, shape=shape, dimensions=(0,))
+        )
 
     def _warmth(self) -> Value:
         """Factors of queries, f32[count]: 1 + scale * log(1 + position / length), of whole

@@ -82,3 +82,14 @@ def test_variants_with_arithmetic_of_f16_are_for_programs_of_it() -> None:
         assert best not in [each.name for each in default_variants(machine, {"bf16", "i8"})]
         assert best not in [each.name for each in named_variants("server", {"i8"})]
         assert best in [each.name for each in named_variants("server", {"f16"})]
+
+
+def test_a_program_of_bytes_and_f16_has_tiles_and_arithmetic_of_f16() -> None:
+    both = {"i8", "f16"}
+    for first, *_ in (default_variants("x86_64", both), named_variants("server", both)):
+        assert first.target.tiles
+        assert first.target.half2
+        assert [each.name for each in first.levels][1:3] == ["x86-64-v4-fp16", "x86-64-v4"]
+        for alone in ({"i8"}, {"f16"}, {"bf16", "i8"}):
+            assert first not in default_variants("x86_64", alone)
+            assert first not in named_variants("server", alone)

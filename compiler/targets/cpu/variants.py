@@ -31,7 +31,8 @@ class Variant:
     features: tuple[str, ...]  # INGOT_CPU_*
     flags: tuple[str, ...]  # as gcc and clang spell them
     macros: tuple[str, ...] = ()  # defined by a compiler that knows the flags
-    products: tuple[str, ...] = ()  # of words, "i8", "bf16" or "f16", for which alone it is there
+    products: tuple[str, ...] = ()  # of words, "i8", "bf16", "f16" or both of "i8+f16", for which
+    # alone it is there
     without_tiles: str = ""  # the variant that is the same without instructions for these
     without_words: str = ""  # the variant that is the same without instructions for these
     without_vectors: str = ""  # one of the same machine that is as good for code without them
@@ -61,20 +62,32 @@ class Variant:
         return sum(int(constants[feature]) for feature in self.features)
 
 
+_PRODUCTS = {
+    "": (),
+    "bf16": ("bf16",),
+    "fp16": ("f16",),
+    "amx": ("i8", "bf16"),
+    "amx-fp16": ("i8+f16",),
+}
+"""Of a variant of x86-64 with such instructions."""
+
+
 def _x86(level: str, length: int, features: str, *flags: str, words: str = "") -> Variant:
     """`features` are those behind INGOT_CPU_X86_; `words` the instructions for products in words
-    that it has beside its level, "vnni", "bf16", "fp16" or "amx", which ends its name."""
+    that it has beside its level, "vnni", "bf16", "fp16", "amx" or "amx-fp16", which ends its
+    name."""
     name = f"{level}-{words}" if words else level
     fma = level.endswith(("v3", "v4"))
     registers = 32 if length == 64 else 16
-    dot4, dot2, half2, tiles = bool(words), words == "bf16", words == "fp16", words == "amx"
+    dot4, dot2, half2, tiles = bool(words), words == "bf16", "fp16" in words, "amx" in words
     target = TargetInfo(name, length, registers, fma, dot4, dot2, half2, tiles, polls=True)
     needs = tuple(f"INGOT_CPU_X86_{feature}" for feature in features.split())
     # Windows puts pages on a stack in order only: frames of more than one page touch each.
     all_flags = (f"-march={level}", "-mno-red-zone", "-fstack-clash-protection", *flags)
-    products = {"": (), "bf16": ("bf16",), "fp16": ("f16",), "amx": ("i8", "bf16")}
-    others = (f"{level}-vnni" if tiles else "", level if words else "", "x86-64-v3" if fma else "")
-    return Variant(target, "x86_64", needs, all_flags, (), products.get(words, ("i8",)), *others)
+    without = (f"{level}-fp16" if half2 else f"{level}-vnni") if tiles else ""
+    others = (without, level if words else "", "x86-64-v3" if fma else "")
+    products = _PRODUCTS.get(words, ("i8",))
+    return Variant(target, "x86_64", needs, all_flags, (), products, *others)
 
 
 def _arm(name: str, features: str, architecture: str, *macros: str) -> Variant:
@@ -94,6 +107,11 @@ _SMALL_ARM = ("-march=armv7ve", "-mfpu=neon-vfpv4", "-mfloat-abi=hard", "-marm")
 VARIANTS: dict[str, Variant] = {
     each.name: each
     for each in (
+        _x86(
+            *("x86-64-v4", 64, "AVX512 AVX512_VNNI AVX512_FP16 AMX", _WIDE, "-mavx512vnni"),
+            *("-mavx512fp16", "-mamx-tile", "-mamx-int8", "-mamx-bf16"),
+            words="amx-fp16",
+        ),
         _x86(
             *("x86-64-v4", 64, "AVX512 AVX512_VNNI AMX", _WIDE, "-mavx512vnni"),
             *("-mamx-tile", "-mamx-int8", "-mamx-bf16"),
@@ -202,8 +220,8 @@ PLATFORMS = {
     "raspberry-pi": ("aarch64-dotprod", "aarch64", "armv7-neon"),
     "browser": ("wasm32-relaxed-simd", "wasm32-simd128"),
     "server": (
-        *("x86-64-v4-amx", "x86-64-v4-bf16", "x86-64-v4-fp16", "x86-64-v4-vnni"),
-        *("x86-64-v3-vnni", "x86-64-v4", "x86-64-v3"),
+        *("x86-64-v4-amx-fp16", "x86-64-v4-amx", "x86-64-v4-bf16", "x86-64-v4-fp16"),
+        *("x86-64-v4-vnni", "x86-64-v3-vnni", "x86-64-v4", "x86-64-v3"),
         *_PHONES,
     ),
 }
@@ -221,12 +239,17 @@ def named_variants(
         if name not in VARIANTS and name not in PLATFORMS:
             raise InvalidArgument(_unknown(name))
         for each in PLATFORMS.get(name, (name,)):
-            own = VARIANTS[each].products
-            if name in VARIANTS or not own or not set(own).isdisjoint(products):
+            if name in VARIANTS or _suits(VARIANTS[each], products):
                 chosen[each] = VARIANTS[each]
     if not chosen:
         raise InvalidArgument(_unknown(""))
     return tuple(chosen.values())
+
+
+def _suits(variant: Variant, products: Collection[str]) -> bool:
+    """Whether a program with these products in words has a use for the variant."""
+    kinds = (each.split("+") for each in variant.products)
+    return not variant.products or any(set(products).issuperset(each) for each in kinds)
 
 
 def _unknown(name: str) -> str:
@@ -250,7 +273,7 @@ _DEFAULTS_FOR_BYTES = {
 }
 _DEFAULTS_FOR_HALVES: dict[str, dict[str, tuple[str, ...]]] = {
     "bf16": {"x86_64": ("x86-64-v4-amx", "x86-64-v4-bf16"), "aarch64": ("aarch64-bf16",)},
-    "f16": {"x86_64": ("x86-64-v4-fp16",), "aarch64": ("aarch64-fp16",)},
+    "f16": {"x86_64": ("x86-64-v4-amx-fp16", "x86-64-v4-fp16"), "aarch64": ("aarch64-fp16",)},
 }
 
 
@@ -261,7 +284,7 @@ def default_variants(machine: str, products: Collection[str] = ()) -> tuple[Vari
     first = [name for each, of in halves if each in products for name in of.get(machine, ())]
     chosen = _DEFAULTS_FOR_BYTES.get(machine) if "i8" in products else None
     names = dict.fromkeys((*first, *(chosen or _DEFAULTS[machine])))
-    return tuple(VARIANTS[name] for name in names)
+    return tuple(each for each in map(VARIANTS.__getitem__, names) if _suits(each, products))
 
 
 _BASE = {

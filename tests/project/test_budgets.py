@@ -26,7 +26,7 @@ LINES = {
     "compiler/ir": 2290,
     "compiler/kernels": 16147,
     "compiler/stream": 1640,
-    "compiler/targets": 4960,
+    "compiler/targets": 4975,
     "compiler/vm": 2610,
     "csrc": 100,
     "csrc/api": 2795,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 124275
+IN_ALL = 124347
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

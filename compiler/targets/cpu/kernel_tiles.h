@@ -35,11 +35,31 @@ INGOT_INLINE void release_tiles(const i64 *height) {
   enum { tile_words = words };         \
   const i64 tile_height __attribute__((cleanup(release_tiles))) = shape_tiles(rows, words)
 
+/* AddressSanitizer does not look into instructions: it is shown both ends of each row of a tile. */
+#ifdef __SANITIZE_ADDRESS__
+INGOT_INLINE void show_tile(int tile, const volatile char *memory, i64 pitch) {
+  ingot_tile_shapes shapes __attribute__((aligned(64)));
+  __asm__ volatile("sttilecfg %0" : "=m"(shapes));
+  for (i64 row = 0; row < shapes.rows[tile]; row++) {
+    (void)memory[row * pitch];
+    (void)memory[row * pitch + shapes.lengths[tile] - 1];
+  }
+}
+#define INGOT_SHOW_TILE(tile, address, pitch) show_tile(tile, (const char *)(address), pitch)
+#else
+#define INGOT_SHOW_TILE(tile, address, pitch) (void)0
+#endif
+
 #define INGOT_ZERO_TILE(tile) __asm__ volatile("tilezero %%tmm" #tile : :)
+#define INGOT_TILE_ACCESS(text, tile, address, pitch)                                \
+  do {                                                                               \
+    INGOT_SHOW_TILE(tile, address, pitch);                                           \
+    __asm__ volatile(text : : "r"(address), "r"(pitch) : "memory");                  \
+  } while (0)
 #define INGOT_LOAD_TILE(tile, address, pitch) \
-  __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile : : "r"(address), "r"(pitch) : "memory")
+  INGOT_TILE_ACCESS("tileloadd (%0,%1,1), %%tmm" #tile, tile, address, pitch)
 #define INGOT_STORE_TILE(tile, address, pitch) \
-  __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(address), "r"(pitch) : "memory")
+  INGOT_TILE_ACCESS("tilestored %%tmm" #tile ", (%0,%1,1)", tile, address, pitch)
 
 /* A side: its first word, and the bytes from row to row, or from panel to panel, and from segment to
  * segment. */

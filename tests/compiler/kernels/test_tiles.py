@@ -4,7 +4,11 @@ sums of any other kernel, of bytes to the bit."""
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,7 @@ from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.kernel_text import kernel_text, parse_kernel
 from ingot.compiler.kernels.level import verify_kernel
 from ingot.compiler.kernels.table import Poll
+from ingot.compiler.targets.cpu import c_printer
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 from tests.support.entries import entry, reference
@@ -292,6 +297,36 @@ def test_tiles_are_shaped_once_in_front_of_their_products() -> None:
     kernel.loops.block.ops = [op for op in ops if op.name != shape.name]
     with pytest.raises(CompileError, match=r"has no .* in front of it"):
         verify_kernel(kernel)
+
+
+SHORT = """
+import sys
+from pathlib import Path
+from tests.compiler.kernels import test_tiles as t
+
+kernel = t.lower_entry(t.product(20, 64, 40), t.TILES)
+(rows, *others), _ = t.operands(20, 64, 40, t.SIGNS[0])
+arrays = [rows[: int(sys.argv[2])].copy(), *others, *t.results(20, 40)]
+t.Loaded(kernel, t.tile_variants()[0], path=Path(sys.argv[1]))(arrays)
+"""
+
+
+@needs_tiles
+@pytest.mark.slow
+def test_the_address_sanitizer_sees_what_tiles_read() -> None:
+    kernel = lower_entry(product(20, 64, 40), TILES)
+    source = c_printer.print_source([c_printer.print_kernel(kernel)])
+    path = build(source, tile_variants()[0], ("-fsanitize=address",))
+    ask = ["gcc", "-print-file-name=libasan.so"]
+    library = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
+    settings = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0"}
+    for rows, said in (("20", ""), ("19", "heap-buffer-overflow")):
+        command = [sys.executable, "-c", SHORT, str(path), rows]
+        done = subprocess.run(
+            command, env=settings, cwd=Path(__file__).parents[3], capture_output=True, text=True
+        )
+        assert (done.returncode == 0) == (not said), done.stderr
+        assert said in done.stderr
 
 
 IN_USE = """

@@ -1,9 +1,10 @@
 """Compares Ingot with every other engine that is installed, on networks of torchvision and torch.
 
-    python benchmarks/torch_models.py [--threads 1] [--rounds 6] [--turn 0.3] [MODEL ...]
+    python benchmarks/torch_models.py [--threads 1] [--rounds 6] [--turn 0.3] [--dynamic] [NAME ...]
 
-As compare.py, in f32 with weights that are drawn; each engine reads one ONNX file. Rows where Ingot
-takes longest beside the fastest other engine come first. This is no part of `make bench`: it needs
+As compare.py, in f32 with weights that are drawn; each engine reads one ONNX file, which with
+--dynamic leaves all dims but those of features to the call. Rows where Ingot takes longest beside
+the fastest other engine come first. This is no part of `make bench`: it needs
 `pip install torchvision onnx`.
 """
 
@@ -27,6 +28,7 @@ TOLERANCE = 1e-4  # of the first result, as max |d| / max |torch's|
 NAMES = (
     "efficientnet_b0", "efficientnet_v2_s", "densenet121", "regnet_y_800mf", "shufflenet_v2_x1_0",
     "mobilenet_v3_large", "mnasnet1_0", "convnext_tiny", "swin_t", "resnext50_32x4d",
+    "resnet18",
 )  # fmt: skip
 
 
@@ -64,24 +66,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--turn", type=float, default=0.3, help="seconds per engine and round")
+    parser.add_argument("--dynamic", action="store_true", help="sizes are known only at the call")
     options = parser.parse_args(arguments)
     rows: list[tuple[float, list[str]]] = []
     failed = False
     for name in options.models or MODELS:
-        found, expected = run_model(name, options.threads, options.rounds, options.turn)
+        turns = options.threads, options.rounds, options.turn
+        found, expected = run_model(name, *turns, options.dynamic)
         for each in found:
             failed |= each.engine == "ingot" and bool(each.error)
             failed |= bool(each.results) and _error(each, expected) > TOLERANCE
         rows.append(_row(name, found))
     engines = [each.name for each in installed_engines()]
-    print(f"{options.threads} thread(s), f32, least call")
+    sizes = "any sizes" if options.dynamic else "known sizes"
+    print(f"{options.threads} thread(s), f32, {sizes}, least call")
     ordered = [row for _, row in sorted(rows, key=lambda each: -each[0])]
     print_table(("model", *engines, "ratio to the fastest other"), ordered)
     return int(failed)
 
 
 def run_model(
-    name: str, threads: int, rounds: int, turn: float
+    name: str, threads: int, rounds: int, turn: float, dynamic: bool
 ) -> tuple[list[Measurement], np.ndarray[Any, Any]]:
     """All engines on one model, and torch's result."""
     torch.manual_seed(0)
@@ -89,7 +94,12 @@ def run_model(
     model, x = make().eval(), torch.randn(shape)
     with TemporaryDirectory() as folder, torch.no_grad():
         path = Path(folder) / f"{name}.onnx"
-        torch.onnx.export(model, (x,), path, input_names=["x"], dynamo=False, opset_version=17)
+        features = 1 if len(shape) == 4 else len(shape) - 1
+        open_dims = {axis: f"d{axis}" for axis in range(len(shape)) if dynamic and axis != features}
+        torch.onnx.export(
+            model, (x,), path, input_names=["x"], dynamic_axes={"x": open_dims},
+            dynamo=False, opset_version=17,
+        )  # fmt: skip
         found = measure(
             installed_engines(), path, {"x": x.numpy()},
             threads=threads, rounds=rounds, seconds_per_turn=turn,

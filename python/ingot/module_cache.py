@@ -14,7 +14,8 @@ __all__ = ["digest", "installed_compiler", "processor"]
 
 def digest(*parts: str) -> str:
     """The key of what these parts tell."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    text = "\0".join(parts)  # names of files need not be UTF-8
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @cache

@@ -20,6 +20,7 @@ from ingot.hal.printable import printable
 from ingot.language.draft import Draft
 from ingot.language.folder import FolderTokenizer
 from ingot.language.tokenizer import FileTokenizer, Tokenizer
+from ingot.module_cache import digest
 from tests.support.adapters import merged, random_pairs, write_gguf
 from tests.support.language import (
     KEYS,
@@ -267,6 +268,13 @@ def test_a_module_is_compiled_once(
         if len(kept.name) == 64:  # a module
             kept.write_bytes(kept.read_bytes()[:-100])
     assert (text(path, 64), len(made)) == (texts[0], 3)
+
+
+def test_names_of_adapters_may_be_any_and_others_are_refused(path: Path, weights: Any) -> None:
+    for wrong in (3.5, [None], [()], {"a": 1}):
+        with pytest.raises(ingot.InvalidArgument, match=r"lora has .*, expected a path, or a path"):
+            ingot.LanguageModel(path, lora=wrong)
+    assert digest("\udcff") != digest("?")  # a byte of a name that is no UTF-8
 
 
 @pytest.mark.slow

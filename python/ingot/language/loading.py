@@ -130,4 +130,7 @@ def _adapters(lora: Any) -> list[Any]:
 
 
 def _path(adapter: Any) -> Any:
-    return adapter[0] if isinstance(adapter, tuple) else adapter
+    path = adapter[0] if isinstance(adapter, tuple) and adapter else adapter
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgument(f"lora has {adapter!r:.60}, expected a path, or a path and a scale")
+    return path

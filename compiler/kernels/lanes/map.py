@@ -408,8 +408,8 @@ class _Lowering:
         """Ranges of a vector or more in squares of vectors, the last of which end with the ranges
         and may lie over others."""
         b, lanes, outer = self.builder, self.lanes, self.axes[-2].axis
-        extents = [guess(each.extent, self.function.symbols) for each in self.axes[-2:]]
-        turn = -1 if side_by_side(*extents, self.roots[0].dtype.bytes) else 1
+        tall, wide = (guess(each.extent, self.function.symbols) for each in self.axes[-2:])
+        turn = -1 if side_by_side(tall, wide, self.roots[0].dtype.bytes) else 1
         with b.for_(*columns, _PAGES) as blocks, ExitStack() as stack:
             block = blocks.index, b.min(b.add(blocks.index, _PAGES), columns[1])
             loops = [stack.enter_context(b.for_(*walk, lanes)) for walk in (rows, block)[::turn]]

@@ -139,6 +139,11 @@ LAYER = {
     "mlp.experts.*.down_proj": "ffn_down_exps",
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
     "block_sparse_moe.gate": "ffn_gate_inp",
+    **{
+        f"block_sparse_moe.{own}{part}_proj": f"ffn_{part}{other}"
+        for own, other in {"": "", "shared_experts.": "_shexp"}.items()
+        for part in ("gate", "up", "down")
+    },
     "block_sparse_moe.experts.*.w1": "ffn_gate_exps",
     "block_sparse_moe.experts.*.w3": "ffn_up_exps",
     "block_sparse_moe.experts.*.w2": "ffn_down_exps",
@@ -168,6 +173,15 @@ LAYER = {
     **{f"mixer.{part}_proj": f"attn_{part}" for part in "qkv"},
     "mixer.o_proj": "attn_output",
     "mixer.gate": "ffn_gate_inp",
+    **{
+        f"self_attn.{gate}{part}_proj": f"ssm_{kind}_{part}"
+        for gate, kind in {"f_": "f", "g_": "g", "forget_gate.f_": "f"}.items()
+        for part in "ab"
+    },
+    "self_attn.b_proj": "ssm_beta",
+    "self_attn.o_norm": "ssm_norm",
+    "self_attn.conv1d": "ssm_conv1d",
+    **{f"self_attn.{kind}_conv1d": f"ssm_conv1d_{kind}" for kind in "qkv"},
     "norm": "attn_norm",
     **{
         f"mixer.{own}{part}_proj": f"ffn_{part}{other}"
@@ -191,6 +205,8 @@ BARE = {
     **{f"{part}.dt_bias": "ssm_dt.bias" for part in _STATES},
     **{f"{part}.A_log": "ssm_a_log" for part in _STATES},
     **{f"{part}.D": "ssm_d" for part in _STATES},
+    **{f"self_attn.{gate}dt_bias": "ssm_dt.bias" for gate in ("", "forget_gate.")},
+    **{f"self_attn.{gate}A_log": "ssm_a_log" for gate in ("", "forget_gate.")},
     "mixer.gate.e_score_correction_bias": "exp_probs_b.bias",
     "self_attn.sinks": "attn_sinks.weight",
     "altup.correct_output_scale": "altup_correct_scale.weight",
@@ -214,6 +230,7 @@ BARE = {
     "mlp.expert_bias": "exp_probs_b.bias",
     **{f"mlp.act_fn.{part}": f"ffn_act.{part}" for part in ("alpha_p", "alpha_n", "beta", "eps")},
     "block_sparse_moe.e_score_correction_bias": "exp_probs_b.bias",
+    "block_sparse_moe.gate.e_score_correction_bias": "exp_probs_b.bias",
     "mlp.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
 }
 """Tensors whose names do not end with weight or bias."""

@@ -346,6 +346,21 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
             "pad_token_id": 0,
         },
     ),
+    "kimi linear": (
+        "KimiLinear",
+        {
+            **_ROUTED,
+            **_LATENT,
+            "num_hidden_layers": 3,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            "mlp_layer_types": ["dense", "sparse", "sparse"],
+            "linear_head_dim": 8,
+            "linear_num_heads": 4,
+            "n_shared_experts": 1,
+            "num_local_experts": 6,
+            "pad_token_id": 0,
+        },
+    ),
     "falcon h1": (
         "FalconH1",
         {

@@ -348,6 +348,21 @@ UNDEFINED = {
     "baichuan": Shape("baichuan", kv_heads=4, layers=40, feed=48),
     "mamba2": Shape("mamba2", layers=2, tied=True, own=_NO_ATTENTION | _MAMBA_2,
         metadata=_STATES_OF_128 | {"attention.head_count": 0, "feed_forward_length": 0}),
+    "kimi-linear": Shape("kimi-linear", layers=3, dense=1, experts=6, chosen=3, feed=32, shared=32,
+        kv_heads=1, head_length=40, rope_length=8, rank=32, metadata={
+            "attention.head_count_kv": [0, 1, 0], "kda.head_dim": 8, "ssm.conv_kernel": 4,
+            "expert_gating_func": 2, "expert_weights_scale": 1.5,
+        }, own={
+            f"{layer}.{part}": dims for layer in (0, 2) for part, dims in (
+                dict.fromkeys(("shortconv.in_proj", "shortconv.conv", "shortconv.out_proj"))
+                | dict.fromkeys(_QKV, (32, 64))
+                | {f"ssm_conv1d_{kind}": (32, 1, 4) for kind in "qkv"}
+                | {f"ssm_{kind}_a": (8, 64) for kind in "fg"}
+                | {f"ssm_{kind}_b": (32, 8) for kind in "fg"}
+                | {"ssm_beta": (4, 64), "ssm_a": (4, 1), "ssm_dt.bias": (32,), "ssm_norm": (8,),
+                   "attn_output": (64, 32)}
+            ).items()
+        } | {f"{layer}.exp_probs_b": (6,) for layer in (1, 2)}),
     "mamba": Shape("mamba", tied=True, own=_NO_ATTENTION | _MAMBA_1, metadata=_STATES_OF_128 | {
         "attention.head_count": 0, "feed_forward_length": 0,
     }),

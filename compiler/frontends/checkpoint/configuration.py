@@ -20,7 +20,7 @@ from ingot.compiler.frontends.checkpoint.of_layers import (
 )
 from ingot.compiler.frontends.gguf.architectures import Architecture
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_keys
-from ingot.compiler.frontends.gguf.keys import Keys, shown
+from ingot.compiler.frontends.gguf.keys import GREATEST, Keys, shown
 from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.errors import CompileError
 
@@ -40,8 +40,6 @@ _NAMES = {
     "query_pre_attn_scalar": "query_pre_attn_scalar",
     "expert_used_count": "num_experts_per_tok",
     "expert_feed_forward_length": "moe_intermediate_size",
-    "expert_weights_norm": "norm_topk_prob",
-    "expert_group_count": "n_group",
     "expert_group_used_count": "topk_group",
     "nextn_predict_layers": "num_nextn_predict_layers",
     "shortconv.l_cache": "conv_L_cache",
@@ -60,6 +58,8 @@ _NAMES = {
     "altup.num_inputs": "altup_num_inputs",
     "attention.chunk_size": "attention_chunk_size",
     "depth_scale": "scale_depth",
+    "kda.head_dim": "linear_head_dim",
+    "kda.head_count": "linear_num_heads",
     "base_width": "dim_model_base",
     "mixer_noise": "router_jitter_noise",
 }
@@ -84,7 +84,11 @@ _ROPE = {
 """Those that stand in `rope_parameters`."""
 
 _OTHER_NAMES = {
-    "expert_used_count": ("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"),
+    "expert_used_count": (
+        *("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts", "num_experts_per_token"),
+    ),
+    "expert_weights_norm": ("norm_topk_prob", "moe_renormalize"),
+    "expert_group_count": ("n_group", "num_expert_group"),
     "expert_count": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
     "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "norm_eps", "layer_norm_epsilon"),
     "attention.layer_norm_epsilon": (
@@ -92,7 +96,7 @@ _OTHER_NAMES = {
     ),
     "block_count": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "embedding_length": ("hidden_size", "n_embd", "d_model"),
-    "context_length": ("max_position_embeddings", "n_positions", "max_seq_len"),
+    "context_length": ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length"),
     "attention.head_count": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     "attention.sliding_window": ("sliding_window", "window_size"),
     "attention.head_count_kv": ("num_key_value_heads", "num_kv_heads"),
@@ -168,7 +172,7 @@ def read_config(folder: Checkpoint) -> Configuration:
             f"are: {', '.join(MODEL_TYPES)}; export others to ONNX, as with `optimum-cli export "
             "onnx --model FOLDER OUT`"
         )
-    config = {**DEFAULTS.get(name, {}), **config}
+    config = {**DEFAULTS.get(name, {}), **config, **_of_states(config)}
     local, rope = _rope_of(config)
     if type(config.get("head_dim")) is int:
         _with_alpha(rope, config["head_dim"])
@@ -197,9 +201,10 @@ def read_config(folder: Checkpoint) -> Configuration:
     if keys.has("attention.kv_lora_rank"):
         _read_latent(config, flat, keys)
     if architecture.recurrence:
-        pairs = (*_WHOLE_INNER.get(name, ()), *_INNER)
-        given = (pair for pair in pairs if config.get(pair[0]) is not None)
-        flat["ssm.inner_size"] = prod(keys.size(x) for x in next(given, _INNER[-1]) if x)
+        if architecture.recurrence != "kimi":
+            pairs = (*_WHOLE_INNER.get(name, ()), *_INNER)
+            given = (pair for pair in pairs if config.get(pair[0]) is not None)
+            flat["ssm.inner_size"] = prod(keys.size(x) for x in next(given, _INNER[-1]) if x)
         _check_states(config, architecture, keys)
     types = kinds = convolved = networks = None
     if keys.has("shortconv.l_cache") or architecture.recurrence:
@@ -239,6 +244,21 @@ def _settle(
         flat["routed_scaling_factor"] = 0.5
     if config.get("scale_attn_weights") is False:
         flat["attention_multiplier"] = 1.0
+
+
+def _of_states(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands together of layers with states, under the keys for each."""
+    given = config.get("linear_attn_config")
+    if not isinstance(given, dict):
+        return {}
+    names = {"head_dim": "linear_head_dim", "num_heads": "linear_num_heads"}
+    names["short_conv_kernel_size"] = "linear_conv_kernel_dim"
+    found = {other: given[own] for own, other in names.items() if own in given}
+    whole, count = given.get("full_attn_layers"), config.get("num_hidden_layers")
+    if isinstance(whole, list) and type(count) is int and 0 < count <= GREATEST:
+        kinds = ("linear_attention", "full_attention")
+        found["layer_types"] = [kinds[layer + 1 in whole] for layer in range(count)]
+    return found
 
 
 def _read_rotated(

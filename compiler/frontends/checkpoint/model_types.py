@@ -79,6 +79,7 @@ MODEL_TYPES = {
     "mamba2": ARCHITECTURES["mamba2"],
     **dict.fromkeys(("mamba", "falcon_mamba"), ARCHITECTURES["mamba"]),
     "jamba": ARCHITECTURES["jamba"],
+    "kimi_linear": ARCHITECTURES["kimi-linear"],
     "falcon_h1": ARCHITECTURES["falcon-h1"],
     "bamba": Architecture(recurrence="mamba"),
     "cwm": replace(_LLAMA, window_period=-1),

@@ -145,12 +145,6 @@ class CheckpointWeights(Weights):
             return self.builder.value("add", numbers, self.builder.full(1.0, F32, (length,)))
         return numbers
 
-    def table(self, name: str, shape: tuple[int, int]) -> Value:
-        tensor, (length, taps) = self.file.tensors.get(name), shape
-        if tensor is None or tensor.shape != (length, 1, taps):
-            return super().table(name, shape)
-        return self.builder.value("reshape", self._numbers(name, tensor.shape), shape=shape)
-
     def _numbers(self, name: str, shape: tuple[int, ...], heads: tuple[int, int] = (1, 0)) -> Value:
         tensor = self.file.tensors.get(name)
         if isinstance(tensor, CodedTensor):

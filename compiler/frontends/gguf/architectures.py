@@ -42,7 +42,9 @@ class Architecture:
     yarn_log_unit: float = 1.0  # of yarn_log_multiplier
     has_paired_gates: bool = False  # rows of gate and up of joined experts take turns
     has_single_parts: bool = False  # a layer is attention, has a state, or is a network
-    recurrence: str = ""  # of layers that are no attention: delta, delta in turns, mamba, mamba 1
+    recurrence: str = (
+        ""  # of layers that are no attention: delta, delta in turns, kimi, mamba, mamba 1
+    )
     gates_attention: bool = False  # rows of queries have those of a gate beside them, head by head
     has_products_in_columns: bool = False  # weights of products lie as [k, length]
     is_less_one: bool = False  # weights of norms are
@@ -185,6 +187,7 @@ ARCHITECTURES = {
     "mpt": replace(_GPT, still_period=1, sloped_layers=-1),
     "refact": Architecture(sloped_layers=-1),
     "baichuan": Architecture(is_interleaved=True, sloped_layers=40),
+    "kimi-linear": Architecture(recurrence="kimi", still_period=1, gating="sigmoid"),
     "mamba": Architecture(recurrence="mamba 1", has_single_parts=True),
     "jamba": Architecture(recurrence="mamba 1", still_period=1, normalizes_shares=False),
     "mamba2": Architecture(recurrence="mamba", has_single_parts=True),

@@ -92,6 +92,7 @@ class Recurrence:
     rank: int = 0  # of what steps are made of, where each feature of keys decays by itself
     normalizes: bool = False  # what steps, B and C are made of
     epsilon: float = 0.0
+    has_own_decays: bool = False  # of features of keys, under the delta rule
 
     @property
     def rows(self) -> int:
@@ -302,6 +303,10 @@ def _recurrence(keys: Keys, kind: str) -> Recurrence | None:
     """What follows convolutions, if something does."""
     if not kind:
         return None
+    if kind == "kimi":
+        heads, length = keys.size("attention.head_count"), keys.size("kda.head_dim")
+        heads = keys.size("kda.head_count", heads)
+        return Recurrence(True, False, heads, heads, length, length, has_own_decays=True)
     inner, heads = keys.size("ssm.inner_size"), keys.size("ssm.time_step_rank")
     if kind == "mamba 1":
         length, normalizes = keys.size("ssm.state_size"), keys.flag("ssm.dt_b_c_rms", False)

@@ -55,15 +55,18 @@ class RecurrentLayer:
         state = cache.state(layer)
         make = self._delta if self.r.is_delta else self._mamba
         make = self._first_mamba if self.r.rank else make
+        make = self._kimi if self.r.has_own_decays else make
         steps, finish = make(x, layer)
-        if self.r.rank:
+        if self.r.rank or self.r.has_own_decays:
             state, y = passed_in_turn(self.b, self.r, steps, state)
         elif self.count == 1:
             state, y = self._step(steps, state)
         else:
             state, y = passed(self.b, self.r, steps, state)
         cache.keep_state(layer, state)
-        return self.weights.linear(finish(y), f"{self.name}.ssm_out", self.c.width)
+        is_there = f"{self.name}.ssm_out.weight" in self.weights
+        out = f"{self.name}.{'ssm_out' if is_there else 'attn_output'}"
+        return self.weights.linear(finish(y), out, self.c.width)
 
     # The gated delta rule
 
@@ -86,6 +89,37 @@ class RecurrentLayer:
             return b.value("mul", self._flat(y), self._silu(gate))
 
         return steps, finish
+
+    def _kimi(self, x: Value, layer: int) -> tuple[Steps, Callable[[Value], Value]]:
+        """With a decay of each feature of keys, which two small products make."""
+        b, r, name = self.b, self.r, self.name
+        heads, length = r.value_heads, r.key_length
+        all = heads * length
+        kinds = [self.weights.linear(x, f"{name}.attn_{kind}", all) for kind in "qkv"]
+        rows = b.value("concatenate", *kinds, axis=1)
+        rows = self._silu(self.convolve(rows, f"{name}.ssm_conv1d", layer))
+        query, key, value = (
+            self._heads(part(rows, 1, start, start + all, b), heads) for start in (0, all, 2 * all)
+        )
+        query = times(self._unit(query), length**-0.5, b)
+        bias = self.weights.line(f"{name}.ssm_dt.bias", all)
+        forget = self._softened(self._row_plus(self._narrow(x, "f"), bias))
+        rate = b.value("broadcast", self._rate(), shape=(heads, length), dimensions=(0,))
+        decay = self._row_times(forget, b.value("reshape", rate, shape=(all,)))
+        beta = b.value("logistic", self.weights.linear(x, f"{name}.ssm_beta", heads))
+        steps = Steps(query, self._unit(key), value, self._heads(decay, heads), beta)
+
+        def finish(y: Value) -> Value:
+            gate = b.value("logistic", self._narrow(x, "g"))
+            return b.value("mul", self._flat(self.norm(y, f"{name}.ssm_norm")), gate)
+
+        return steps, finish
+
+    def _narrow(self, x: Value, kind: str) -> Value:
+        """Of x[count, width] features of all heads, by way of those of one."""
+        r, name = self.r, f"{self.name}.ssm_{kind}"
+        x = self.weights.linear(x, f"{name}_a", r.key_length)
+        return self.weights.linear(x, f"{name}_b", r.value_heads * r.value_length)
 
     def _rows_and_gate(self, x: Value) -> tuple[Value, Value]:
         """Queries, keys and values of all heads, [count, rows], and what gates the results; one
@@ -243,11 +277,7 @@ class RecurrentLayer:
 
     def _vector(self, kind: str) -> Value:
         """A number of each head; files have it as a row or a column."""
-        name, heads = f"{self.name}.{kind}", self.r.value_heads
-        if name not in self.weights or heads == self.weights.rows(name):
-            return self.weights.vector(name, heads)
-        column = self.weights.table(name, (heads, 1))
-        return self.b.value("reshape", column, shape=(heads,))
+        return self.weights.line(f"{self.name}.{kind}", self.r.value_heads)
 
     def _softplus(self, x: Value) -> Value:
         """log(1 + exp(x + bias)), [count, heads]."""
@@ -261,6 +291,9 @@ class RecurrentLayer:
         b, shape = self.b, tensor_type(x).shape
         small = b.value("log1p", b.value("exp", b.value("neg", b.value("abs", x))))
         return b.value("add", b.value("max", x, b.full(0.0, F32, shape)), small)
+
+    def _row_plus(self, x: Value, y: Value) -> Value:
+        return self.b.value("add", x, self.b.broadcast_to(y, tensor_type(x).shape))
 
     def _row_times(self, x: Value, y: Value) -> Value:
         return self.b.value("mul", x, self.b.broadcast_to(y, tensor_type(x).shape))

@@ -6,7 +6,7 @@ norms behind - and what it does with them by the configuration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -239,7 +239,12 @@ class Transformer:
         """Each feature of x[count, width] over its last positions, by the weights of this name."""
         b, (count, width), taps = self.b, tensor_type(x).shape, self.c.window
         width = known_dim(width)
-        weight = self.weights.table(f"{name}.weight", (width, taps))
+        kinds = [f"{name}_{kind}.weight" for kind in "qkv"]
+        if kinds[0] in self.weights:
+            parts = [self.weights.table(each, (width // 3, taps)) for each in kinds]
+            weight = b.value("concatenate", *parts, axis=0)
+        else:
+            weight = self.weights.table(f"{name}.weight", (width, taps))
 
         def times_tap(x: Value, distance: int) -> Value:
             tap = self._part(weight, 1, taps - 1 - distance, taps - distance)
@@ -258,10 +263,12 @@ class Transformer:
     def _attention(self, x: Value, layer: int) -> Value:
         c, name = self.c, f"blk.{layer}"
         if c.latent is not None:
-            turn = partial(self._rotated, length=c.rope.length, layer=layer)
+            turn: Callable[[Value], Value] = _unturned
+            if c.rotated[layer]:
+                turn = partial(self._rotated, length=c.rope.length, layer=layer)
             latent = LatentAttention(c, c.latent, self.weights, name, self._norm, turn)
-            q, *rows = latent.projections(x)
-            y = latent.values(self.cache.attend(self._warmed(q), *rows, layer, None))
+            q, k, v = latent.projections(x)
+            y = latent.values(self.cache.attend(self._warmed(q), k, v, layer, None))
             return self.weights.linear(y, f"{name}.attn_output", c.width)
         heads, source = c.attention[layer], c.sources[layer]
         q, *own = self._projections(x, layer)
@@ -456,3 +463,7 @@ class Transformer:
         steps = b.value("floor", b.value("div", positions, length))
         logarithm = b.value("log", b.value("add", steps, one))
         return b.value("add", self._times(logarithm, c.temperature_scale), one)
+
+
+def _unturned(x: Value) -> Value:
+    return x

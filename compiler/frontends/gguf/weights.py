@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Protocol
 
 from ingot.compiler.frontends.gguf.adapters import Adapters
@@ -111,6 +112,13 @@ class Weights:
         """f32[length]."""
         return self._numbers(name, (length,))
 
+    def line(self, name: str, length: int) -> Value:
+        """f32[length] of a tensor with so many elements, whatever its shape."""
+        tensor = self.file.tensors.get(name)
+        is_whole = tensor is not None and prod(tensor.shape) == length
+        shape = tensor.shape if tensor is not None and is_whole else (length,)
+        return self.builder.value("reshape", self._numbers(name, shape), shape=(length,))
+
     def linear(self, x: Value, name: str, length: int, heads: tuple[int, int] = (1, 0)) -> Value:
         """x[s, k] times the weight [length, k], with its bias: [s, length].
 
@@ -152,8 +160,11 @@ class Weights:
         return self._numbers(f"{name}.weight", shape)
 
     def table(self, name: str, shape: tuple[int, int]) -> Value:
-        """The matrix as it is, f32[shape]."""
-        return self._numbers(name, shape)
+        """The matrix as it is, f32[shape]; files may have it as [length, 1, taps]."""
+        tensor, (length, taps) = self.file.tensors.get(name), shape
+        if tensor is None or tensor.shape != (length, 1, taps):
+            return self._numbers(name, shape)
+        return self.builder.value("reshape", self._numbers(name, tensor.shape), shape=shape)
 
     def embedding(self, ids: Value, width: int) -> Value:
         """Rows of the table, f32[s, width]. An id outside of it ends the call."""

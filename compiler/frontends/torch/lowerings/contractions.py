@@ -14,7 +14,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["matmul"]
+__all__ = ["linear", "matmul"]
 
 
 @lowering("aten.mm.default", "aten.matmul.default", "aten.mv.default", "aten.dot.default",

@@ -13,7 +13,7 @@ from ingot.compiler.graph.control.build_control import branches, counted_loop, w
 from ingot.compiler.ir import TensorType, Value
 from ingot.compiler.ir.dims import Dim
 
-__all__: list[str] = []
+__all__ = ["over_rows"]
 
 
 @lowering("higher_order.cond")
@@ -68,7 +68,7 @@ def scan(
     def step(inner: Builder, _: Value, values: Sequence[Value], row: list[Value]) -> list[Value]:
         return _tensors(c.within(inner), body.lower(inner, [*values, *row, *others]))
 
-    return _over_rows(c, _tensors(c, carried), rows, [type.shape for type in made], made, step)
+    return over_rows(c, _tensors(c, carried), rows, [type.shape for type in made], made, step)
 
 
 @lowering("higher_order.map_impl")
@@ -97,10 +97,10 @@ def associative_scan(
         return [*kept, *kept]
 
     types = [type_of(each) for each in rows]
-    return _over_rows(c, first, rows, shapes, types, step)[len(rows) :]
+    return over_rows(c, first, rows, shapes, types, step)[len(rows) :]
 
 
-def _over_rows(
+def over_rows(
     c: Context,
     carried: Sequence[Value],
     rows: Sequence[Value],

@@ -11,7 +11,7 @@ from ingot.compiler.frontends.torch.lowering import TRAINING, Context, Scalar, l
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
 
-__all__: list[str] = []
+__all__ = ["concatenate"]
 
 
 @lowering("aten.view.default", "aten._unsafe_view.default", "aten.unsqueeze.default",

@@ -79,7 +79,9 @@ def test_a_compiled_model_runs_anywhere(
         "external_initializers_file_path": "w.bin",
         "external_initializers_size_threshold": 9,
     }
-    package.ModelCompiler(options, source.read_bytes(), **outside).compile_to_file("outside.onnx")
+    for _ in range(2):  # over those of before
+        again = package.ModelCompiler(options, source.read_bytes(), **outside)
+        again.compile_to_file("outside.onnx")
     assert (tmp_path / "w.bin").stat().st_size >= W.nbytes
     made: list[Any] = ["made.onnx", "outside.onnx", compiler.compile_to_bytes(), b"".join(parts)]
     with monkeypatch.context() as context:
@@ -118,6 +120,10 @@ def test_a_compiler_that_fails_writes_nothing(tmp_path: Path) -> None:
             *(ours.SessionOptions(), model.SerializeToString()),
             external_initializers_file_path=tmp_path / "w.bin",
         )
+    one = {"external_initializers_file_path": "made.onnx"}
+    compiler = ours.ModelCompiler(ours.SessionOptions(), model.SerializeToString(), **one)
+    with pytest.raises(ours.capi.onnxruntime_pybind11_state.InvalidArgument, match="hold both"):
+        compiler.compile_to_file(tmp_path / "made.onnx")
 
 
 def test_weights_are_given_by_name_or_as_files(tmp_path: Path) -> None:

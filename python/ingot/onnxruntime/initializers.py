@@ -101,16 +101,29 @@ def write_model(
         return
     import onnx
     from onnx import numpy_helper
+    from onnx.external_data_helper import set_external_data
 
     proto = _whole(source)
     if not external and proto.ByteSize() < _GREATEST_FILE:
         path.write_bytes(proto.SerializeToString())
         return
-    for each in proto.graph.initializer:  # onnx moves raw data alone
-        if not each.HasField("raw_data") and each.data_type != each.STRING:
-            each.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(each), each.name))
     location = external or f"{path.name}.data"
-    onnx.save(proto, path, save_as_external_data=True, location=location, size_threshold=threshold)
+    for each in _initializers(proto.graph):
+        if each.data_type == each.STRING:
+            continue
+        if not each.HasField("raw_data"):  # onnx moves raw data alone
+            each.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(each), each.name))
+        if len(each.raw_data) >= threshold:
+            set_external_data(each, location)
+    onnx.save(proto, path)
+
+
+def _initializers(graph: Any) -> Iterator[Any]:
+    """Those of a graph, and of the graphs inside of it."""
+    yield from graph.initializer
+    for attribute in (each for node in graph.node for each in node.attribute):
+        for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+            yield from _initializers(inner)
 
 
 def _whole(source: Path | bytes) -> Any:

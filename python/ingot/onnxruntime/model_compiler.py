@@ -78,6 +78,8 @@ class ModelCompiler:
             raise state.Fail(f'Failed to generate a model since the file "{path}" exists already.')
         if not path.parent.is_dir():
             raise state.InvalidArgument(f'"{path.parent}", where the model is to be, is no folder')
+        if self._external == path.name:
+            raise state.InvalidArgument(f'"{path}" is to hold both the model and its initializers')
         with TemporaryDirectory(dir=path.parent) as folder:
             self._compile(Path(folder) / path.name)
             for name in os.listdir(folder):
@@ -86,7 +88,7 @@ class ModelCompiler:
     def compile_to_bytes(self) -> bytes:
         """The model as bytes; data that is to be outside is written to the working folder."""
         with TemporaryDirectory() as folder:
-            path = Path(folder) / "model.onnx"
+            path = Path(folder) / f"{self._external}.onnx"
             self._compile(path)
             for name in {*os.listdir(folder)} - {path.name}:
                 if name != self._external:

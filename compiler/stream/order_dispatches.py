@@ -106,17 +106,17 @@ class _Task:
     following: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _State:
     """A set of dispatches that have run: the bytes in use, the most that were, the last one and
-    the state before it, and those that can come next."""
+    the state before it, and, while the search goes on from here, those that can come next."""
 
     done: int
     live: int
     peak: int
     last: int
     previous: _State | None
-    ready: tuple[int, ...]
+    ready: Sequence[int] = ()
 
 
 class _Run:
@@ -226,16 +226,20 @@ class _Run:
     def _after(self, state: _State, ordinal: int) -> _State:
         task = self.tasks[ordinal]
         live, during = self._step(state, task, ordinal)
-        done = state.done | 1 << ordinal
-        new = [each for each in task.following if not self.tasks[each].before & ~done]
-        place = bisect_left(state.ready, ordinal)
-        ready = (*state.ready[:place], *state.ready[place + 1 :])  # there may be thousands
-        peak = max(state.peak, during)
-        return _State(done, live, peak, ordinal, state, tuple(sorted((*ready, *new))))
+        return _State(state.done | 1 << ordinal, live, max(state.peak, during), ordinal, state)
 
     def _start(self) -> _State:
-        ready = (ordinal for ordinal, task in enumerate(self.tasks) if not task.before)
-        return _State(0, self.live, 0, -1, None, tuple(ready))
+        return _State(0, self.live, 0, -1, None)
+
+    def _ready(self, state: _State) -> list[int]:
+        """The dispatches that can come next: of states that are kept alone, as there may be
+        thousands."""
+        if state.previous is None:
+            return [ordinal for ordinal, task in enumerate(self.tasks) if not task.before]
+        ready, following = list(state.previous.ready), self.tasks[state.last].following
+        del ready[bisect_left(ready, state.last)]
+        ready += (each for each in following if not self.tasks[each].before & ~state.done)
+        return sorted(ready)
 
     def _peaks(self, order: Sequence[int]) -> Iterator[int]:
         """The bytes in use while each dispatch runs."""
@@ -258,6 +262,11 @@ class _Run:
         states = [self._start()]
         for _ in self.tasks:
             best: dict[int, _State] = {}
+            before = [each.previous for each in states if each.previous is not None]
+            for state in states:
+                state.ready = self._ready(state)
+            for each in before:
+                each.ready = ()
             for state in states:
                 for after in self._next(state):
                     other = best.get(after.done)

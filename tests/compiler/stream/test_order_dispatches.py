@@ -3,6 +3,7 @@ it is, and of small programs the peak is the least that any order has."""
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -73,6 +74,20 @@ def test_long_values_are_read_before_the_next_is_made() -> None:
 def test_sizes_may_be_symbols() -> None:
     stream = Stream()
     assert peak(stream.function(wide_first(stream, B * 256, B * 16))) == B * (1024 + 4 * 64)
+
+
+def test_what_is_ready_is_listed_of_the_sets_that_are_kept_alone() -> None:
+    """A program with a thousand shapes has a thousand dispatches that can come first."""
+    stream = Stream()
+    made = [stream.dispatch(stream.argument, length=place + 1) for place in range(600)]
+    function = stream.function(stream.dispatch(*made, length=1))
+    tracemalloc.start()
+    try:
+        order_dispatches(function.block, length_of)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 3 << 19
 
 
 def test_what_stays_where_it_is_is_not_passed() -> None:

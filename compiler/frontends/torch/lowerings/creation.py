@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingot.compiler.frontends.emitter import shape_of, type_of
+import numpy as np
+
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.frontends.triangles import rows_and_columns, triangle
 from ingot.compiler.ir import Value
@@ -95,3 +97,23 @@ def lower_triangle(c: Context, x: Value, diagonal: int = 0) -> Value:
 @lowering("aten.triu.default")
 def upper_triangle(c: Context, x: Value, diagonal: int = 0) -> Value:
     return triangle(c, x, diagonal, "ge")
+
+
+@lowering("aten.tril_indices.default")
+def lower_indices(c: Context, rows: Dim, columns: Dim, offset: Dim = 0, **__: Any) -> Value:
+    return _places(c, "tril_indices", rows, columns, offset)
+
+
+@lowering("aten.triu_indices.default")
+def upper_indices(c: Context, rows: Dim, columns: Dim, offset: Dim = 0, **__: Any) -> Value:
+    return _places(c, "triu_indices", rows, columns, offset)
+
+
+def _places(c: Context, name: str, *given: Dim) -> Value:
+    """Rows and columns of a triangle, row by row."""
+    numbers = [each for each in given if isinstance(each, int)]
+    if len(numbers) < len(given):
+        raise UnsupportedNode("its size is symbolic: give the triangle a fixed one")
+    rows, columns, offset = numbers
+    places = getattr(np, name)(rows, offset, columns)
+    return c.convert(c.builder.constant(np.stack(places).astype(np.int64)), c.dtype)

@@ -103,6 +103,14 @@ COUNTING: dict[str, tuple[Any, ...]] = {
         ),
         torch.tensor([1, 255, 7, 100], dtype=torch.uint8),
     ),
+    "triangles": (
+        lambda x: [
+            make(*sizes, dtype=dtype) for make in (torch.tril_indices, torch.triu_indices)
+            for sizes in ((3, 4), (4, 3, -1), (3, 5, 2), (0, 3), (2, 2, -5))
+            for dtype in (torch.int64, torch.int32)
+        ],
+        LINES,
+    ),
     "narrow_copy": (lambda x: torch.narrow_copy(x, 1, 1, 2), LINES),
     "searched": (
         lambda lines, x: (

@@ -20,7 +20,7 @@ from ingot.compiler.frontends.checkpoint.of_layers import (
 )
 from ingot.compiler.frontends.gguf.architectures import Architecture
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_keys
-from ingot.compiler.frontends.gguf.keys import GREATEST, Keys, shown
+from ingot.compiler.frontends.gguf.keys import Keys, shown
 from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.errors import CompileError
 
@@ -155,6 +155,7 @@ _ACTIVATIONS = {
     "xielu": "xielu",
 }
 """What functions are called."""
+_MOST_LAYERS = 1 << 16  # that are made of a list of some
 _FIXED = ("gemma", "gpt_oss")
 _OWN_ACTIVATIONS = {"gelu": ("gelu", "gelu_erf"), "swiglu_oai": ("silu",)}
 """What models that have one function only call it."""
@@ -255,9 +256,10 @@ def _of_states(config: Mapping[str, Any]) -> dict[str, Any]:
     names["short_conv_kernel_size"] = "linear_conv_kernel_dim"
     found = {other: given[own] for own, other in names.items() if own in given}
     whole, count = given.get("full_attn_layers"), config.get("num_hidden_layers")
-    if isinstance(whole, list) and type(count) is int and 0 < count <= GREATEST:
+    if isinstance(whole, list) and type(count) is int and 0 < count <= _MOST_LAYERS:
         kinds = ("linear_attention", "full_attention")
-        found["layer_types"] = [kinds[layer + 1 in whole] for layer in range(count)]
+        numbers = {each for each in whole if type(each) is int}
+        found["layer_types"] = [kinds[layer + 1 in numbers] for layer in range(count)]
     return found
 
 

@@ -82,3 +82,15 @@ def test_keys_of_folders(name: str) -> None:
             whole = {**config, "text_config": whole}
         folder = SimpleNamespace(path=Path("model"), config=whole, tensors=described["shapes"])
         _is_read(read_config, folder)
+
+
+def test_layers_of_which_some_are_listed_are_not_looked_for_one_by_one() -> None:
+    """A list of many, and a count of as many layers, would take minutes."""
+    with np.load(EXPECTED) as found:
+        described = json.loads(str(found["kimi linear.json"]))
+    listed = {"full_attn_layers": [*range(-(1 << 16), 0)], "head_dim": 8, "num_heads": 4}
+    for count in (1 << 14, 1 << 24):
+        change = {"linear_attn_config": listed, "num_hidden_layers": count, "layer_types": None}
+        config = {**described["config"], **change}
+        folder = SimpleNamespace(path=Path("model"), config=config, tensors=described["shapes"])
+        assert not _is_read(read_config, folder)

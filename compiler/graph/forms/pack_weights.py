@@ -95,8 +95,13 @@ def _are_bytes(op: Op) -> bool:
     return all(each.is_integer and each.bits == 8 for each in types)
 
 
+def _are_halves(op: Op) -> bool:
+    """Whether the op multiplies bf16 or f16, which kernels do in words of two."""
+    return {tensor_type(each).dtype.name for each in op.operands} in ({"bf16"}, {"f16"})
+
+
 def _in_whole_words(x: Value, axis: int, builder: Builder) -> Value:
-    """Bytes with zeros behind the last ones of the axis, so that it holds words of four."""
+    """Bytes or halves with zeros behind the last ones of the axis, so that it holds whole words."""
     shape = tensor_type(x).shape
     missing = -int(shape[axis]) % lane_depth(tensor_type(x).dtype)  # type: ignore[arg-type]
     if not missing:
@@ -271,7 +276,7 @@ def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
             return None
         w = _reshaped(w, [*window, features], builder)
         return [builder.append("depthwise", (x, w), (), depthwise_of(convolution)).result]
-    if _are_bytes(op):
+    if _are_bytes(op) or _are_halves(op):
         x, w = _in_whole_words(x, -1, builder), _in_whole_words(w, -2, builder)
         inputs = tensor_type(w).shape[-2]
     panels = pack(_reshaped(w, [product(window) * inputs, outputs], builder), builder)

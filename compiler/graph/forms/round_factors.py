@@ -4,9 +4,9 @@ Both sides are rounded to the nearest one, ties to even, and products are added 
 result of bf16 is off by less than 2^-7 of the sum of its absolute terms, of f16 by 2^-10, beside
 the rounding of that sum, whose parts are sums of f16 where a target has instructions for these.
 The weight is stored so, in half the bytes, where its rows are looked up, too. What is small, what
-does not multiply pairs, for an odd count of terms or features, and convolutions of which Winograd's
-way leaves a quarter, stay f32. So do what a program asks for in high precision, and the products
-that FFTs and decompositions are made of.
+does not multiply pairs, for an odd count of terms or one feature, and convolutions of which
+Winograd's way leaves a quarter, stay f32. So do what a program asks for in high precision, and the
+products that FFTs and decompositions are made of.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def _is_large(op: Op, weights: set[Value], half: DType) -> bool:
         convolution = Convolution.of(op)
         if convolution.groups != 1 or sides != [1]:
             return False
-        terms = shape[parse_layout(convolution.layout).weight_input]
+        features = known_dim(shape[parse_layout(convolution.layout).weight_input])
+        terms = features + (features % 2 if features > 1 else 0)  # packed with one of zeros
     return known_dim(terms) % 2 == 0 and known_dim(product(shape)) >= _LEAST
 
 

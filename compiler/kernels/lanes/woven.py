@@ -31,7 +31,7 @@ def lanes_woven(
     extent, nodes = axes[-1].extent, list(walk_nodes(roots))
     if len(axes) < 2 or not isinstance(extent, int) or not 1 < extent <= _MOST_STEPS:
         return 1
-    if any(node.dtype.bytes == 2 or node.dtype.is_boolean for node in roots):
+    if any(node.dtype.is_boolean for node in roots):
         return 1
     outer, inner = axes[-2], axes[-1].axis
     if any(node.dtype.bytes == 1 for node in roots):

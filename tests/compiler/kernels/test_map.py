@@ -229,8 +229,7 @@ def test_short_last_axes_are_woven_of_vectors(name: str, times: int) -> None:
         return b.op("add", wide, b.op("broadcast", y, shape=shape, dimensions=(2,)))
 
     function = entry([f"{name}[3,n]", f"{name}[{times}]"], body, {"n": (0, None)})
-    woven = times if times <= 4 and name != "f16" else 1
-    assert CPU.lower(function).schedule.woven == woven
+    assert CPU.lower(function).schedule.woven == (times if times <= 4 else 1)
     for n in (0, 1, 15, 16, 100):
         CPU.check(function, n=n)
 
@@ -253,7 +252,7 @@ def test_bytes_by_the_steps_of_a_short_last_axis_are_woven_alone(times: int, shi
 
 
 @pytest.mark.parametrize("channels", [2, 3, 4])
-@pytest.mark.parametrize("name", ["u8", "i8", "f32"])
+@pytest.mark.parametrize("name", ["u8", "i8", "f32", "bf16"])
 @pytest.mark.parametrize(
     ("width", "low", "high"),
     [(224, 1, 1), (40, 0, 3), (33, 2, 0), (15, 1, 0), (17, 0, 0), (16, 1, 1)],

@@ -99,6 +99,9 @@ def upper_triangle(c: Context, x: Value, diagonal: int = 0) -> Value:
     return triangle(c, x, diagonal, "ge")
 
 
+_MOST_PLACES = 1 << 26  # of a matrix whose triangle is a constant
+
+
 @lowering("aten.tril_indices.default")
 def lower_indices(c: Context, rows: Dim, columns: Dim, offset: Dim = 0, **__: Any) -> Value:
     return _places(c, "tril_indices", rows, columns, offset)
@@ -115,5 +118,10 @@ def _places(c: Context, name: str, *given: Dim) -> Value:
     if len(numbers) < len(given):
         raise UnsupportedNode("its size is symbolic: give the triangle a fixed one")
     rows, columns, offset = numbers
+    if rows * columns > _MOST_PLACES:
+        raise UnsupportedNode(
+            f"its triangle is of {rows} x {columns}, expected at most {_MOST_PLACES} places: make "
+            "it of torch.arange"
+        )
     places = getattr(np, name)(rows, offset, columns)
     return c.convert(c.builder.constant(np.stack(places).astype(np.int64)), c.dtype)

@@ -279,6 +279,14 @@ def test_flexible_attention_agrees() -> None:
     check(attended, *(drawn(2, 4, 16, 8) for _ in range(3)), drawn(4, 16, 16))
 
 
+def test_triangles_that_take_all_memory_are_refused() -> None:
+    program = torch.export.export(
+        Calls(lambda x: torch.tril_indices(1 << 20, 1 << 20)[:, : x.shape[0]]), (LINES,)
+    )
+    with pytest.raises(CompileError, match="1048576 x 1048576, expected at most"):
+        read_source(program)
+
+
 def test_what_transforms_of_functions_made_is_refused() -> None:
     gradient = torch.func.grad(lambda x: (x.sin() * x).sum())
     program = torch.export.export(Calls(gradient), (drawn(3),), strict=False)

@@ -75,6 +75,7 @@ def test_sizes_are_summed_and_heads_are_grouped() -> None:
     check(run(*given), f(*given))
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without")  # as what is compared with
 def test_flexible_attention_agrees() -> None:
     attend = import_module("torch.nn.attention.flex_attention").flex_attention
 

@@ -263,6 +263,7 @@ def test_numbers_of_sizes_agree(name: str) -> None:
             np.testing.assert_allclose(a, b, 1e-5, 1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without")  # as what is compared with
 def test_flexible_attention_agrees() -> None:
     flex = import_module("torch.nn.attention.flex_attention")
     blocks = flex.create_block_mask(

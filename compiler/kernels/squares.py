@@ -8,7 +8,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.kernels.kernel import register_bytes
 from ingot.compiler.kernels.loop import LoopBuilder, dtype_of
 
-__all__ = ["side_by_side", "transpose"]
+__all__ = ["along_operand", "transpose"]
 
 _WOVEN = 16
 """Bytes of vectors of which machines weave two by one instruction."""
@@ -17,7 +17,7 @@ _L2_BYTES = 1 << 21
 _SETS = 2048  # bytes: lines of the cache that lie multiples of it apart crowd each other out
 
 
-def side_by_side(rows: int, columns: int, bytes: int) -> bool:
+def along_operand(rows: int, columns: int, bytes: int) -> bool:
     """Whether squares of a matrix that is turned to `rows` of `columns` follow each other along the
     operand's rows, so that lines behind the first are on their way, and not along the result's.
 

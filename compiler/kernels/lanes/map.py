@@ -39,7 +39,7 @@ from ingot.compiler.kernels.schedule import (
     power_of_two,
     trace_with_splits,
 )
-from ingot.compiler.kernels.squares import side_by_side, transpose
+from ingot.compiler.kernels.squares import along_operand, transpose
 from ingot.compiler.kernels.trace import (
     Apply,
     Checked,
@@ -409,7 +409,7 @@ class _Lowering:
         and may lie over others."""
         b, lanes, outer = self.builder, self.lanes, self.axes[-2].axis
         tall, wide = (guess(each.extent, self.function.symbols) for each in self.axes[-2:])
-        turn = -1 if side_by_side(tall, wide, self.roots[0].dtype.bytes) else 1
+        turn = -1 if along_operand(tall, wide, self.roots[0].dtype.bytes) else 1
         with b.for_(*columns, _PAGES) as blocks, ExitStack() as stack:
             block = blocks.index, b.min(b.add(blocks.index, _PAGES), columns[1])
             loops = [stack.enter_context(b.for_(*walk, lanes)) for walk in (rows, block)[::turn]]

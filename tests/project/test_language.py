@@ -269,6 +269,18 @@ def test_a_module_is_compiled_once(
             kept.write_bytes(kept.read_bytes()[:-100])
     assert (text(path, 64), len(made)) == (texts[0], 3)
 
+    def replaced(*given: Any, **options: Any) -> Any:
+        module = compile(*given, **options)
+        whole = copy.read_bytes()
+        copy.unlink()  # who has mapped it keeps it
+        copy.write_bytes(whole.replace(b"tokenizer.ggml.model", b"tokenizer.ggml.other"))
+        return module
+
+    monkeypatch.setattr(ingot, "compile", replaced)
+    before = {*(tmp_path / "kept").glob("?" * 64)}
+    text(copy, 16)
+    assert {*(tmp_path / "kept").glob("?" * 64)} == before
+
 
 def test_names_of_adapters_may_be_any_and_others_are_refused(path: Path, weights: Any) -> None:
     for wrong in (3.5, [None], [()], {"a": 1}):

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,15 +50,13 @@ def load_language_model(
     import ingot
 
     weights_of_model: Any = path
-    if os.path.isdir(path):
+    file = None if os.path.isdir(path) else Gguf(path)
+    if file is None:
         tokenizer: Tokenizer = FolderTokenizer(path)
-        told = list(_files(path))
     else:
-        file = Gguf(path)
         if not share_weights:  # which looks at the file
             weights_of_model = file.parameters()
         tokenizer = FileTokenizer(file.metadata)
-        told = [os.path.basename(path), hashlib.sha256(file.head).hexdigest()]
     uri = device if isinstance(device, str) else open_device(device).uri
     adapters = _adapters(lora)
     room = lora if isinstance(lora, int) else [_path(each) for each in adapters] or None
@@ -65,9 +64,8 @@ def load_language_model(
         "cache": cache, "weights": weights, "precision": precision,
         "target": uri.partition(":")[0], **layout,
     }  # fmt: skip
-    told.append(json.dumps([options, isinstance(room, int) and room], sort_keys=True, default=str))
-    for each in room if isinstance(room, list) else ():
-        told += _files(each)
+    chosen = [options, isinstance(room, int) and room]
+    key = partial(_key, path, chosen=chosen, adapters=room if isinstance(room, list) else [])
 
     def load(module: Any) -> Any:
         parameters = [weights_of_model]
@@ -81,24 +79,27 @@ def load_language_model(
             share_weights="" if share_weights else False,  # adapters are exchanged
         )
 
-    def compiled() -> Any:
-        return ingot.compile(path, lora=room, progress=progress, **options)
-
-    return tokenizer, _kept(told, compiled, load)
-
-
-def _kept(told: Sequence[str], compiled: Callable[[], Any], load: Callable[[Any], Any]) -> Any:
-    """What `load` makes of the module that the cache has for what is told of it, else of what is
-    compiled, which the cache then has."""
-    kept = default_cache()
-    key = digest("language", installed_compiler(), processor(), *told)
-    file = kept.file(key)
-    if file is not None:
+    kept, before = default_cache(), key(file)
+    found = kept.file(before)
+    if found is not None:
         with suppress(DataLoss, Incompatible, NotFound):  # it was damaged or removed
-            return load(file)
-    module = compiled()
-    kept.write_file(key, bytes(module))
-    return load(module)
+            return tokenizer, load(found)
+    module = ingot.compile(path, lora=room, progress=progress, **options)
+    if key(None if file is None else Gguf(path)) == before:  # what was compiled is what was told
+        kept.write_file(before, bytes(module))
+    return tokenizer, load(module)
+
+
+def _key(
+    path: str | os.PathLike[str], file: Gguf | None, chosen: Any, adapters: Sequence[Any]
+) -> str:
+    """Where the cache has what is made of a GGUF file, or of a folder, whose file is None."""
+    own: Iterable[str] = _files(path)
+    if file is not None:
+        own = os.path.basename(path), hashlib.sha256(file.head).hexdigest()
+    options = json.dumps(chosen, sort_keys=True, default=str)
+    read = [line for each in adapters for line in _files(each)]
+    return digest("language", installed_compiler(), processor(), *own, options, *read)
 
 
 def _files(path: str | os.PathLike[str]) -> Iterator[str]:

@@ -22,15 +22,9 @@ from ingot.language.folder import FolderTokenizer
 from ingot.language.tokenizer import FileTokenizer, Tokenizer
 from ingot.module_cache import digest
 from tests.support.adapters import merged, random_pairs, write_gguf
-from tests.support.language import (
-    KEYS,
-    SPECIAL,
-    TEMPLATE,
-    TOKENS,
-    Shape,
-    write_model,
-)
+from tests.support.language import KEYS, SPECIAL, TEMPLATE, TOKENS, write_model
 from tests.support.language_logits import logits
+from tests.support.language_shapes import Shape
 
 METADATA = {f"tokenizer.{key}": value for key, value in KEYS.items()}
 SHAPE = Shape(layers=1, width=32, heads=2, kv_heads=1, feed=48, vocabulary=264, tied=True)

@@ -13,7 +13,8 @@ import pytest
 import ingot
 from ingot.hal.device import open_device
 from ingot.language.pages import Pages
-from tests.support.language import KEYS, Shape, write_model
+from tests.support.language import KEYS, write_model
+from tests.support.language_shapes import Shape
 
 SHAPE = Shape(layers=1, width=32, heads=2, kv_heads=1, feed=48, vocabulary=264, context=256)
 PROMPTS = ["hello", "it's 12 345", "a", "hello world, hello you", "\u4e16\u754c"]

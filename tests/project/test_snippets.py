@@ -24,7 +24,8 @@ import pytest
 import ingot
 from ingot.compiler.frontends import own_ops
 from tests.support.devices import best_variant, opencl_uri
-from tests.support.language import Shape, write_model
+from tests.support.language import write_model
+from tests.support.language_shapes import Shape
 from tests.support.tflite_models import one_op
 
 pytestmark = pytest.mark.slow

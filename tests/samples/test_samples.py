@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import ingot
-from tests.support.language import KEYS, Shape, write_model
+from tests.support.language import KEYS, write_model
+from tests.support.language_shapes import Shape
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "samples"

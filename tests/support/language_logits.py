@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.language import KEY, POST_NORMED, Shape
+from tests.support.language import KEY, POST_NORMED
+from tests.support.language_shapes import Shape
 
 Array = Any
 

@@ -20,7 +20,8 @@ import tokenizers
 
 from ingot.language.tokenizer import _SPLITS
 from tests.support.cut_texts import CUT, UNMERGED, texts_to_cut
-from tests.support.language import IDS, KEYS, PEER_SHAPES, Shape, write_model
+from tests.support.language import IDS, KEYS, PEER_SHAPES, write_model
+from tests.support.language_shapes import Shape
 
 _OTHERWISE = {"youtu", "kimi-k2", "tiny_aya", "cohere2moe", "superbpe", "afmoe"}
 """Which llama.cpp cuts in other places than the tokenizers that files were made of: it takes words

@@ -26,7 +26,8 @@ from tests.support.adapters import merged, random_pairs, write_gguf, write_peft
 from tests.support.checkpoints import ADAPTED, WITH_ADAPTERS, adapter_of, read_model, write_folder
 from tests.support.checkpoints import IDS as WORDS
 from tests.support.devices import best_variant
-from tests.support.language import IDS, SHAPES, Shape, write_model
+from tests.support.language import IDS, write_model
+from tests.support.language_shapes import SHAPES, Shape
 
 SHAPE = SHAPES["llama"]
 PARTS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_down")

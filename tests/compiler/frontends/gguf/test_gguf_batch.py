@@ -20,8 +20,9 @@ from ingot.hal.errors import CompileError
 from ingot.hal.gguf import Gguf
 from ingot.language.adapters import Room
 from tests.support.adapters import merged, random_pairs, write_gguf
-from tests.support.language import SHAPES, write_model
+from tests.support.language import write_model
 from tests.support.language_logits import logits
+from tests.support.language_shapes import SHAPES
 
 FIRST = np.random.default_rng(0).integers(0, 100, 12).astype(np.int32)
 SECOND = np.random.default_rng(1).integers(0, 100, 9).astype(np.int32)

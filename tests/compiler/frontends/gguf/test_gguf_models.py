@@ -25,17 +25,9 @@ from ingot.compiler.ir.verifier import verify
 from ingot.compiler.pipeline import DISPATCH_PASSES
 from ingot.compiler.read_source import read_sketch, read_source
 from ingot.hal.gguf import Gguf
-from tests.support.language import (
-    IDS,
-    KEYS,
-    PEER_SHAPES,
-    SHAPES,
-    UNDEFINED,
-    Shape,
-    tensors,
-    write_model,
-)
+from tests.support.language import IDS, KEYS, PEER_SHAPES, tensors, write_model
 from tests.support.language_logits import logits
+from tests.support.language_shapes import SHAPES, UNDEFINED, Shape
 
 
 def _close(got: Any, expected: Any) -> None:

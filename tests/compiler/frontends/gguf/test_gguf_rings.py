@@ -17,8 +17,9 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.ir.verifier import verify
 from ingot.hal.gguf import Gguf
-from tests.support.language import KEYS, SHAPES, UNDEFINED, write_model
+from tests.support.language import KEYS, write_model
 from tests.support.language_logits import logits
+from tests.support.language_shapes import SHAPES, UNDEFINED
 
 IDS = np.random.default_rng(2).integers(0, 100, 160).astype(np.int32)
 WINDOWED = [name for name, shape in SHAPES.items() if shape.has_window(0)]

@@ -16,7 +16,8 @@ from ingot.compiler.frontends.gguf.configuration import read_configuration
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import Gguf
 from tests.support.checkpoints import EXPECTED, MODELS
-from tests.support.language import SHAPES, UNDEFINED, write_model
+from tests.support.language import write_model
+from tests.support.language_shapes import SHAPES, UNDEFINED
 
 PLAIN = (True, 0, 1, -1, 2**40, 3.5, 1e300, float("nan"), "", "x", [], [1, 2], ["a"], {}, {"a": 1})
 ARRAYS = ([], [0, 0, 0], [2**62, 2**62], [1.5], [True, False], ["a"])

@@ -50,11 +50,12 @@ class Emitter:
 
     def normalize_axis(self, axis: int, rank: int) -> int:
         """`axis` counted from the front. UnsupportedNode if it is out of range."""
-        if not -rank <= axis < max(rank, 1):
+        if not -rank <= axis < rank:
+            expected = f"{-rank} to {rank - 1}" if rank else "a tensor of rank 1 or more"
             raise UnsupportedNode(
-                f"axis {axis} is out of range for rank {rank}: expected {-rank} to {rank - 1}"
+                f"axis {axis} is out of range for rank {rank}: expected {expected}"
             )
-        return axis % rank if rank else 0
+        return axis % rank
 
     def op(self, name: str, *operands: Value, **attributes: Any) -> Value:
         """Emits one graph op and returns its result; the dims of operands that need one shape

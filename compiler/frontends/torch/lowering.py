@@ -200,8 +200,9 @@ class Context(Emitter):
         return self.broadcast_to(self.scalar(x, element), shape)
 
     def axis(self, axis: int, x: Value | int) -> int:
-        """An axis of x, or of a rank, counted from the front."""
-        return self.normalize_axis(axis, x if isinstance(x, int) else type_of(x).rank)
+        """An axis of x, or of a rank, counted from the front; a scalar has one, as in torch."""
+        rank = x if isinstance(x, int) else type_of(x).rank
+        return self.normalize_axis(axis, max(rank, 1))
 
     def axes(self, axes: int | Sequence[int] | None, x: Value) -> list[int]:
         """As `axis`, of several; all of them for none. A tensor of rank 0 has none to reduce."""

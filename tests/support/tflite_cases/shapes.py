@@ -40,6 +40,8 @@ case(
     "ReducerOptions",
     (1,),
 )
+for _name in ("SUM", "MEAN"):
+    case(_name, [np.array(2.5, F), np.array([-1], I32)], [(F, ())], "ReducerOptions", (1,))
 case("SUM", [(codes(2, 5), Q), np.array([1], I32)], [(I8, (2,), (0.5, 2))], "ReducerOptions", (1,))
 for _name in ("ARG_MAX", "ARG_MIN"):
     case(
@@ -122,7 +124,9 @@ for _begin, _end, _by, _after, _masks in (
     ([0, -2, 3], [2, 3, -4], [1, 1, -1], (2, 2, 3), {"endMask": 4}),
     ([0, 1, 0], [0, 2, 4], [1, 1, 2], (2, 2), {"beginMask": 1, "endMask": 1, "shrinkAxisMask": 2}),
     ([0, 0, 1], [0, 0, 3], [1, 1, 1], (1, 2, 3, 2), {"ellipsisMask": 2, "newAxisMask": 1}),
+    ([0, 1], [0, 3], [1, 1], (2, 3, 2), {"ellipsisMask": 1, "newAxisMask": 1}),
     ([-1], [0], [1], (3, 4), {"shrinkAxisMask": 1}),
+    ([-2, -2, 1], [2, 2, 3], [1, 1, 2], (2, 2, 2), {"offset": True}),
     ([0, 5], [9, -9], [1, -2], (2, 2, 4), {}),
 ):
     case(

@@ -19,10 +19,18 @@ __all__: list[str] = []
 
 def _axes(node: Node, rank: int) -> list[int]:
     """The axes to reduce; all for none given, unless the model says that none means none."""
+    if _is_whole(node, rank):
+        return []
     axes = axes_of(node, 1, rank)
     if not axes:
         return [] if node.integer("noop_with_empty_axes", 0) else list(range(rank))
     return sorted(set(axes))
+
+
+def _is_whole(node: Node, rank: int) -> bool:
+    """Whether a scalar is reduced to itself, whatever axis is named: onnxruntime takes models of
+    before opset 13 that name one."""
+    return not rank and node.opset < 13
 
 
 def _lower(node: Node, x: Value, kind: str) -> Value:
@@ -136,6 +144,8 @@ def arg_min(node: Node) -> Value:
 
 def _arg(node: Node, name: str) -> Value:
     x = node.input(0)
+    if _is_whole(node, type_of(x).rank):
+        return node.full(0, "i64", ())
     axis = node.axis(0, type_of(x).rank)
     last = bool(node.integer("select_last_index", 0))
     result = node.op(name, x, axis=axis, dtype=dtype("i64"), last=last)

@@ -112,8 +112,8 @@ def reshape(node: Node) -> Value:
 @lowering("Flatten")
 def flatten(node: Node) -> Value:
     x = node.input(0)
-    axis = node.integer("axis", 1)
-    axis += type_of(x).rank if axis < 0 else 0
+    rank, axis = type_of(x).rank, node.integer("axis", 1)
+    axis = rank if axis == rank else node.normalize_axis(axis, rank)
     return node.reshape(x, (dims.product(shape_of(x)[:axis]), dims.product(shape_of(x)[axis:])))
 
 

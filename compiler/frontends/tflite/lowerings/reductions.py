@@ -20,6 +20,9 @@ _KINDS = {
 
 
 def _axes(c: Context, x: Value, axes: Value) -> list[int]:
+    """The axes to reduce; a scalar has none, whatever is listed."""
+    if not type_of(x).rank:
+        return []
     return sorted({c.axis(each, x) for each in c.known(axes, "axes")})
 
 

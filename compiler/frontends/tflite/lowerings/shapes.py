@@ -185,7 +185,7 @@ def strided_slice(c: Context, x: Value, begin: Value, end: Value, strides: Value
     shape: list[Dim] = []
     axis, rank = 0, type_of(x).rank
     count = len(steps)
-    added = sum(bool(options.new_axis_mask >> at & 1) for at in range(count))
+    added = (options.new_axis_mask & ~options.ellipsis_mask & (1 << count) - 1).bit_count()
     for at in range(count):
         if options.ellipsis_mask >> at & 1:
             width = rank - (count - added - 1)
@@ -197,8 +197,10 @@ def strided_slice(c: Context, x: Value, begin: Value, end: Value, strides: Value
             shrinks = bool(options.shrink_axis_mask >> at & 1)
             first = None if options.begin_mask >> at & 1 and not shrinks else begins[at]
             last = None if options.end_mask >> at & 1 else ends[at]
-            if options.offset and last is not None and first is not None:
-                last = c.size_of(first) + c.size_of(last)
+            if options.offset and last is not None and first is not None and not shrinks:
+                size = shape_of(x)[axis]
+                first = dims.minimum(dims.maximum(_from_front(c, first, size), 0), size)
+                last = first + c.size_of(last)
             x = _strided(c, x, axis, first, last, steps[at], shrinks)
             if not shrinks:
                 shape.append(shape_of(x)[axis])
@@ -221,8 +223,12 @@ def _strided(
         if isinstance(first, Value):
             index = c.reshape(first, (1,))
             return c.op("take", x, index, axis=axis, mode="wrap_check")
-        start = first + size if isinstance(first, int) and first < 0 else first
-        return c.sliced(x, axis, start, start + 1)  # type: ignore[arg-type, operator]
+        start = _from_front(c, first, size)  # type: ignore[arg-type]
+        if isinstance(start, int) and isinstance(size, int) and not 0 <= start < size:
+            raise UnsupportedNode(
+                f"its index {first} of axis {axis} is out of range: expected {-size} to {size - 1}"
+            )
+        return c.sliced(x, axis, start, start + 1)
     if step == 0:
         raise UnsupportedNode("a stride is 0")
     if step < 0:

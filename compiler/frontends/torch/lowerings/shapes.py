@@ -188,7 +188,7 @@ def repeat_elements(
 @lowering("aten.flip.default")
 def flip(c: Context, x: Value, axes: Sequence[int]) -> Value:
     found = tuple(sorted(c.axis(axis, x) for axis in axes))
-    return c.op("reverse", x, axes=found) if found else x
+    return c.op("reverse", x, axes=found) if found and type_of(x).rank else x
 
 
 @lowering("aten.roll.default")

@@ -348,11 +348,22 @@ def test_functions_that_nothing_calls_count_for_nothing(monkeypatch: pytest.Monk
         (Node("Concat", ["x", "x"], ["y"]), "attribute 'axis' is missing"),
         (Node("Concat", ["x", "x"], ["y"], axis=1.5), "'axis' is of the kind FLOAT, expected INT"),
         (Node("Relu", ["x", "x", "x"], ["y"]), "it has 3 inputs, expected 1"),
+        *((Node("Flatten", ["x"], ["y"], axis=n), f"axis {n} is out of .* 2") for n in (-3, 3)),
+        (Node("Flatten", ["s"], ["y"]), "axis 1 is out of range for rank 0"),
+        *(
+            (Node(op, ["s", *more], ["y"], **given), f"axis {axis} .* expected a tensor of rank 1")
+            for op, more, given, axis in (
+                *(("ArgMax", [], {"axis": 0}, 0), ("Softmax", [], {}, -1)),
+                *(("ReduceSum", ["axes"], {}, 0), ("Squeeze", ["axes"], {}, 0)),
+                *(("Concat", ["s"], {"axis": 0}, 0), ("Gather", ["axes"], {}, 0)),
+            )
+        ),
     ],
 )
 def test_a_node_that_breaks_its_schema_is_refused(node: onnx.NodeProto, message: str) -> None:
+    inputs, axes = [X, make_value("s", [])], {"axes": np.array([0])}
     with pytest.raises(CompileError, match=message):
-        import_onnx(build_model([node], [X], ["y"]))
+        import_onnx(build_model([node], inputs, ["y"], axes))
 
 
 def test_an_output_declared_with_other_elements_is_refused() -> None:

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.hal.errors import CompileError
-from tests.support.onnx_models import build_model, make_value
+from tests.support.onnx_models import build_model, in_session, make_value
 
 Node = helper.make_node
 Array = np.ndarray[Any, Any]
@@ -144,6 +144,16 @@ def test_an_op_of_an_old_opset_gives_what_that_opset_says(case: Any) -> None:
     ):
         assert (result.dtype, result.shape) == (each.dtype, each.shape)
         np.testing.assert_allclose(result, each, rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin", "ReduceMax", "ReduceLogSumExp"])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_a_scalar_is_reduced_along_any_axis_as_onnxruntime_does_it(op: str, axis: int) -> None:
+    node = Node(op, ["x"], ["y"], **({"axis": axis} if op[0] == "A" else {"axes": [axis]}))
+    model = build_model([node], [make_value("x", [])], ["y"], opset=9)
+    x = np.array(2.5, np.float32)
+    (found,), (wanted,) = interpret(import_onnx(model), "main", [x]), in_session(model, {"x": x})
+    assert (found.dtype, found.shape, found) == (wanted.dtype, wanted.shape, wanted)
 
 
 def test_repeats_of_opset_1_come_from_data() -> None:

@@ -271,6 +271,17 @@ def test_every_op_has_a_test() -> None:
     assert {re.sub(r"^CUSTOM '(.*)'$", r"\1", name) for name in LOWERINGS} == tested
 
 
+@pytest.mark.parametrize("index", [-3, 2])
+def test_an_index_out_of_range_is_refused(index: int) -> None:
+    bounds = [np.array(each, I32) for each in ([index], [0], [1])]
+    model, _ = one_op(
+        "STRIDED_SLICE", [X, *bounds], [(F, (3, 4))], "StridedSliceOptions", (1, 2, 3),
+        shrinkAxisMask=1,
+    )  # fmt: skip
+    with pytest.raises(CompileError, match=f"its index {index} of axis 0 .* expected -2 to 1"):
+        import_tflite(model)
+
+
 SPECTRUM = {"window_size": 50, "stride": 55}
 MFCC = {
     "upper_frequency_limit": 4000.0, "lower_frequency_limit": 20.0,

@@ -84,6 +84,8 @@ COUNTING: dict[str, tuple[Any, ...]] = {
         lambda x: (
             x.topk(1), x.topk(0), x.sort(), F.rrelu(x - 3, 0.2, 0.3), x.unfold(0, 1, 1),
             x.unfold(0, 0, 1), x[None].gather(0, torch.empty(2, 0, dtype=torch.int64)),
+            x.flip(0), x.movedim(0, -1), x.gather(-1, torch.tensor(0)),
+            x.scatter(-1, torch.tensor(0), x + 1), x.index_fill(-1, torch.tensor([0]), 1.0),
         ),
         torch.tensor(2.5),
     ),

@@ -8,7 +8,7 @@ they have changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import getitem, is_
 from typing import Any
@@ -91,14 +91,19 @@ def _compiled(graph: torch.fx.GraphModule, inputs: Sequence[Any], device: str) -
 
 
 def _weights(metadata: Any, inputs: Sequence[Any]) -> list[int]:
-    """The places of tensors that stay from call to call and that the graph only reads."""
+    """The places of tensors that stay from call to call and that the graph only reads. A buffer
+    that Python binds to another tensor at each call may have symbolic sizes: it is an argument."""
     fixed = set(getattr(metadata, "static_input_indices", None) or ())
     found = []
     for place in sorted(fixed):
-        written = metadata.input_info[place].mutates_data
-        if isinstance(inputs[place], torch.Tensor) and not written:
+        value, written = inputs[place], metadata.input_info[place].mutates_data
+        if isinstance(value, torch.Tensor) and not written and _is_static(value):
             found.append(place)
     return found
+
+
+def _is_static(value: torch.Tensor) -> bool:
+    return all(isinstance(size, int) for size in value.shape)
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ class _View:
 
     place: int
     steps: Sequence[torch.fx.Node]
-    places: dict[torch.fx.Node, int]  # of sizes that are arguments
+    places: dict[torch.fx.Node, int]  # of the numbers that steps take
 
     def of(self, values: Sequence[Any]) -> Any:
         found = values[self.place]
@@ -122,34 +127,43 @@ def _bases(graph: torch.fx.GraphModule) -> tuple[list[Any], list[_View]]:
     """What the graph computes, which become its only results, and of what each result is a view."""
     (output,) = (node for node in graph.graph.nodes if node.op == "output")
     inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
-    sizes = {node: place for place, node in enumerate(inputs)}
-    places = dict(sizes)
+    places = {node: place for place, node in enumerate(inputs)}
     bases: list[Any] = []
+
+    def placed(value: Any) -> int:
+        is_node = isinstance(value, torch.fx.Node)
+        place = places.get(value) if is_node else None
+        if place is None:
+            place = len(inputs) + len(bases)
+            bases.append(value)
+            if is_node:
+                places[value] = place
+        return place
+
     views = []
     for base in output.args[0]:
         steps: list[Any] = []
-        while _is_view(base, sizes):
+        while _is_view(base):
             steps.insert(0, base)
             base = base.args[0]
-        is_node = isinstance(base, torch.fx.Node)
-        place = places.get(base) if is_node else None
-        if place is None:
-            place = len(inputs) + len(bases)
-            bases.append(base)
-            if is_node:
-                places[base] = place
-        views.append(_View(place, steps, sizes))
+        for step in steps:
+            for each in step.all_input_nodes:
+                if each is not step.args[0]:
+                    placed(each)
+        views.append(_View(placed(base), steps, places))
     output.args = (tuple(bases),)
     return bases, views
 
 
-def _is_view(node: Any, sizes: Container[Any]) -> bool:
-    """Whether it is a view of its first argument that depends on no other values but `sizes`."""
+def _is_view(node: Any) -> bool:
+    """Whether it is a view of its first argument that depends on no other tensors. Torch makes it
+    again where it is one of what is given, from the offset that the result has in its memory."""
     if getattr(node, "op", "") != "call_function":
         return False
-    if not all(each is node.args[0] or each in sizes for each in node.all_input_nodes):
+    others = [each for each in node.all_input_nodes if each is not node.args[0]]
+    if any(isinstance(each.meta.get("val"), torch.Tensor) for each in others):
         return False
-    is_part = node.target is getitem and _is_view(node.args[0], sizes)
+    is_part = node.target is getitem and _is_view(node.args[0])
     return is_part or bool(getattr(node.target, "is_view", False))
 
 
@@ -176,8 +190,7 @@ class _Result:
         order = sorted(axes, key=lambda axis: -strides[axis])
         if order != axes:
             return _Result(torch.Tensor, order, [order.index(axis) for axis in axes])
-        is_known = all(isinstance(size, int) for size in value.shape)
-        shape = tuple(value.shape) if is_known and value.dtype in _OF_NUMPY else None
+        shape = tuple(value.shape) if _is_static(value) and value.dtype in _OF_NUMPY else None
         return _Result(torch.Tensor, shape=shape, dtype=value.dtype)
 
     def memory(self) -> torch.Tensor | None:

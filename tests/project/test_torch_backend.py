@@ -142,6 +142,41 @@ def test_results_share_memory_as_those_of_eager_torch() -> None:
         assert found[-1].data_ptr() == x.data_ptr()
 
 
+def test_views_begin_where_numbers_of_the_call_say() -> None:
+    def f(x: Any, n: int) -> Any:
+        rows = x[n - 1 :]
+        return rows, rows[:, n // 2 :].t(), (x + 1)[n - 1 :]
+
+    run = compiled(f, [], dynamic=True)
+    for count, n in ((4, 2), (6, 3), (6, 5)):
+        x = torch.randn(count, 4)
+        found = run(x, n)
+        check(found, f(x, n))
+        found[0].zero_()
+        assert not x[n - 1 :].any()
+        assert not found[1].any()
+
+
+def test_a_buffer_that_is_bound_again_may_have_other_sizes() -> None:
+    class Bound(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0
+            self.register_buffer("last", torch.zeros(2, 4))
+
+        def forward(self, x: Any) -> Any:
+            self.last = torch.tanh(x + self.last[: x.shape[0]].sum(0))
+            torch._dynamo.graph_break()
+            self.calls += 1
+            return self.last * self.calls
+
+    module, plain = Bound(), Bound()
+    run = compiled(module, [], dynamic=True)
+    for rows in (2, 3, 5):
+        x = torch.randn(rows, 4)
+        check([run(x), module.last], [plain(x), plain.last])
+
+
 def test_arguments_that_share_memory_are_written() -> None:
     def f(a: Any, b: Any) -> Any:
         a.add_(1)

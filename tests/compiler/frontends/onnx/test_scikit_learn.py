@@ -17,6 +17,7 @@ from sklearn.ensemble import (
 )
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neighbors import RadiusNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -91,6 +92,14 @@ def test_regressors_and_transformers(estimator: Any) -> None:
     rows = CLASSES[2][0].astype(np.float32)
     estimator.fit(rows, rows[:, 0] + rows[:, 1] * rows[:, 2])
     written(estimator, rows).check(1e-5, X=rows)
+
+
+def test_neighbours_within_a_radius() -> None:
+    """onnxruntime refuses the index -1 that skl2onnx writes for those outside."""
+    rows = CLASSES[2][0].astype(np.float32)
+    estimator = RadiusNeighborsRegressor(4.0).fit(rows, rows[:, 0])
+    found = written(estimator, rows).results(X=rows)["variable"].reshape(-1)
+    np.testing.assert_allclose(found, estimator.predict(rows), 1e-5, 1e-6)
 
 
 def test_categories_that_are_numbers() -> None:

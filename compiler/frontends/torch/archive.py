@@ -83,25 +83,17 @@ class Archive:
     def tensor(self, name: str, is_constant: bool) -> Literal:
         """A weight, buffer or constant; a large one is read again when it is used. CompileError: it
         is not there, or not whole."""
-        meta = self._meta(name, is_constant)
-        element = element_type(meta["dtype"])
-        shape = self.tensor_type(name, is_constant)[1]
-        file, start, length = self._storage(name, is_constant)
+        element, shape = self.tensor_type(name, is_constant)
         width = element.bytes
-        strides = [int(each["as_int"]) * width for each in meta["strides"]]
-        offset = int(meta["storage_offset"]["as_int"]) * width
+        file, start, length = self._storage(name, is_constant)
         if 0 in shape:
             file, start, length = KeptBytes(bytes(width)), 0, width
-            offset, strides = 0, [0] * len(shape)
-        elif min((offset, *strides)) < 0:
-            raise self._damaged(f"tensor '{name}' has negative strides")
-        last = offset + sum(max(n - 1, 0) * step for n, step in zip(shape, strides, strict=True))
-        if 0 not in shape and last + width > length:
-            raise self._damaged(f"tensor '{name}' has {length} bytes, expected {last + width}")
+        strides, offset, end = self._extent(name, is_constant)
+        if end > length:
+            raise self._damaged(f"tensor '{name}' has {length} bytes, expected {end}")
         if math.prod(shape) * width > max(length, _MOST_REPEATED):
             raise self._damaged(f"tensor '{name}' has the shape {list(shape)}, but {length} bytes")
-        ends = (start + offset, start + last + width)
-        stored = _Strided(file, *ends, element, shape, tuple(strides))
+        stored = _Strided(file, start + offset, start + end, element, shape, strides)
         is_large = math.prod(shape) * width > LARGE
         return Literal(stored if is_large else np.array(stored.make()), element)
 
@@ -112,6 +104,29 @@ class Archive:
         if min(shape, default=0) < 0 or math.prod(shape) > 1 << 48:
             raise self._damaged(f"tensor '{name}' has the shape {list(shape)}")
         return element_type(meta["dtype"]), shape
+
+    def span(self, name: str, is_constant: bool) -> tuple[object, int, int]:
+        """What tells the memory that it lies in, which others may lie in, too, and the range of
+        bytes of that from its first one to its last."""
+        _, start, end = self._extent(name, is_constant)
+        is_empty = 0 in self.tensor_type(name, is_constant)[1]
+        return self._memory(name, is_constant), start, start if is_empty else end
+
+    def _memory(self, name: str, is_constant: bool) -> object:
+        return is_constant, (self._constants if is_constant else self._weights)[name]["path_name"]
+
+    def _extent(self, name: str, is_constant: bool) -> tuple[tuple[int, ...], int, int]:
+        """Its strides, where it begins in its memory, and where it ends, in bytes."""
+        element, shape = self.tensor_type(name, is_constant)
+        if 0 in shape:
+            return (0,) * len(shape), 0, element.bytes
+        meta = self._meta(name, is_constant)
+        strides = tuple(int(each["as_int"]) * element.bytes for each in meta["strides"])
+        offset = int(meta["storage_offset"]["as_int"]) * element.bytes
+        if min((offset, *strides)) < 0:
+            raise self._damaged(f"tensor '{name}' has negative strides")
+        last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+        return strides, offset, last + element.bytes
 
     def fingerprint(self, name: str, is_constant: bool) -> str:
         """What tells the tensor from another one."""

@@ -98,6 +98,7 @@ class _Ends:
     names: list[str] = field(default_factory=list)  # of arguments
     buffers: dict[str, str] = field(default_factory=dict)  # name in the graph to that in the module
     inputs: dict[str, str] = field(default_factory=dict)  # arguments by their names in the graph
+    used: dict[str, bool] = field(default_factory=dict)  # weights that are, and if it is a constant
     sizes: set[str] = field(default_factory=set)  # symbols that arguments define as numbers
 
 
@@ -139,6 +140,8 @@ class _Import:
             self._take(spec, block, builder, types, tensors)
         walk.lower(self.graph, tensors, builder)
         results = self._results(walk, tensors, builder, types)
+        if self.written:
+            self._check_shared()
         problems = list_problems(walk.problems)
         if self.survey is not None:
             self.survey.problems += problems
@@ -231,6 +234,7 @@ class _Import:
 
     def _weight(self, name: str, is_constant: bool, builder: Builder) -> Value | ComplexValue:
         """A parameter, a buffer or a constant."""
+        self.ends.used[name] = is_constant
         element, shape = self.archive.tensor_type(name, is_constant)
         if element.is_complex:
             array = self.archive.tensor(name, is_constant).array
@@ -250,6 +254,7 @@ class _Import:
         return value
 
     def _variable(self, name: str, is_constant: bool, builder: Builder) -> Value:
+        self.ends.used[name] = is_constant
         literal = self.archive.tensor(name, is_constant)
         if literal.dtype.is_complex:
             raise UnsupportedNode(f"buffer '{name}', which it writes, is complex: write real ones")
@@ -294,6 +299,18 @@ class _Import:
         if name in self.written:
             builder.append("variable.store", (tensors.get(source),), (), {"name": name})
         self.written.add(name)
+
+    def _check_shared(self) -> None:
+        """UnsupportedNode: what is written of one buffer is part of another weight, too."""
+        spans = {name: self.archive.span(name, kind) for name, kind in self.ends.used.items()}
+        for name in self.written & spans.keys():
+            memory, start, end = spans[name]
+            for other, (where, first, last) in spans.items():
+                if other != name and where == memory and first < end and start < last:
+                    raise UnsupportedNode(
+                        f"buffer '{name}', which it writes, shares memory with '{other}', which it "
+                        "uses, too: register a clone, or make one of the other in forward"
+                    )
 
     def _finish(self, block: Block, results: Mapping[str, Value], symbols: Symbols) -> None:
         dims = [dim for each in block.arguments for dim in tensor_type(each).shape]

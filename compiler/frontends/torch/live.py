@@ -42,6 +42,9 @@ class LiveArchive(Archive):
     def opened(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def _memory(self, name: str, is_constant: bool) -> object:
+        return self._folders[is_constant][name].untyped_storage().data_ptr()
+
     def _storage(self, name: str, is_constant: bool) -> tuple[Kept, int, int]:
         try:
             storage = self._folders[is_constant][name].untyped_storage()

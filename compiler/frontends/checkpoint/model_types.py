@@ -85,7 +85,7 @@ MODEL_TYPES = {
     "cwm": replace(_LLAMA, window_period=-1),
     "exaone_moe": replace(_LLAMA, gating="sigmoid", window_period=4, rotates_windows_only=True),
     "flex_olmo": replace(ARCHITECTURES["olmo2"], normalizes_shares=False),
-    "jais2": replace(ARCHITECTURES["nemotron"]),
+    "jais2": ARCHITECTURES["nemotron"],
     "solar_open": replace(_LLAMA, gating="sigmoid"),
     "internlm3": _LLAMA,
     "youtu": _LLAMA,

@@ -42,9 +42,7 @@ class Architecture:
     yarn_log_unit: float = 1.0  # of yarn_log_multiplier
     has_paired_gates: bool = False  # rows of gate and up of joined experts take turns
     has_single_parts: bool = False  # a layer is attention, has a state, or is a network
-    recurrence: str = (
-        ""  # of layers that are no attention: delta, delta in turns, kimi, mamba, mamba 1
-    )
+    recurrence: str = ""  # of other layers: delta, delta in turns, kimi, mamba or mamba 1
     gates_attention: bool = False  # rows of queries have those of a gate beside them, head by head
     has_products_in_columns: bool = False  # weights of products lie as [k, length]
     is_less_one: bool = False  # weights of norms are

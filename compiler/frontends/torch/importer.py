@@ -303,7 +303,7 @@ class _Import:
     def _check_shared(self) -> None:
         """UnsupportedNode: what is written of one buffer is part of another weight, too."""
         spans = {name: self.archive.span(name, kind) for name, kind in self.ends.used.items()}
-        for name in self.written & spans.keys():
+        for name in sorted(self.written & spans.keys()):
             memory, start, end = spans[name]
             for other, (where, first, last) in spans.items():
                 if other != name and where == memory and first < end and start < last:

@@ -25,11 +25,13 @@ def _run(*command: object) -> str:
 
 
 def test_two_workers_classify_nearly_twice_as_fast(tmp_path: Path) -> None:
+    is_quiet = (os.cpu_count() or 1) >= 3 and os.getloadavg()[0] <= 1
+    fewer = [] if is_quiet else ["--rows", 4 * 8192]
     figures = tmp_path / "figures.json"
-    _run(SAMPLE / "batch.py", "--workers", 1, 2, "--json", figures)  # compares labels
+    _run(SAMPLE / "batch.py", "--workers", 1, 2, "--json", figures, *fewer)  # compares labels
     one, two = json.loads(figures.read_text())
     assert (one["workers"], two["workers"]) == (1, 2)
-    if (os.cpu_count() or 1) < 3 or os.getloadavg()[0] > 1:
+    if not is_quiet:
         pytest.skip("labels are right; times need a quiet machine with a core for Ray's own work")
     assert one["working"] / two["working"] > 1.8
 

@@ -236,9 +236,9 @@ class Model:
         name, code = table.text(3), table.number(1, "b")
         if any(dim is not None and dim < 0 for dim in shape):
             raise self._buffer.damaged(f"tensor '{name}' has the shape {shape}")
-        quantization = None
-        if DTYPES.get(code) in _QUANTIZED:
-            quantization = _quantization(table.table(4), shape, name)
+        quantization, element = None, DTYPES.get(code)
+        if element in _QUANTIZED:
+            quantization = _quantization(table.table(4), shape, name, dtype(element))
         return Tensor(
             name,
             code,
@@ -288,7 +288,9 @@ class Model:
         return signature
 
 
-def _quantization(table: Table | None, shape: list[int | None], name: str) -> Quantization | None:
+def _quantization(
+    table: Table | None, shape: list[int | None], name: str, element: DType
+) -> Quantization | None:
     if table is None:
         return None
     scales, zeros = table.listed(2, "f"), table.listed(3, "q")
@@ -303,6 +305,16 @@ def _quantization(table: Table | None, shape: list[int | None], name: str) -> Qu
         raise CompileError(
             f"tensor '{name}' of shape {shape} has {len(scales)} scales and {len(zeros)} zero "
             f"points for axis {axis}: expected one, or one per index"
+        )
+    # TFLite's converter gives a channel of zeros the scale 0.
+    least = min(scales)
+    if least < 0 or (least == 0 and len(scales) == 1 and element.bits <= 16):
+        raise CompileError(f"tensor '{name}' has a scale of {least}, expected positive numbers")
+    low = -(2 ** (element.bits - 1)) if element.kind == "i" else 0
+    outside = [zero for zero in zeros if not low <= zero < low + 2**element.bits]
+    if outside:
+        raise CompileError(
+            f"tensor '{name}' has a zero point of {outside[0]}, which {element.name} does not hold"
         )
     if table.number(4, "B") > 1:
         raise CompileError(f"tensor '{name}' has scales per block, which are not supported")

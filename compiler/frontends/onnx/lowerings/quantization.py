@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from ml_dtypes import finfo  # onnx depends on it
 
 from ingot.compiler.frontends.onnx.lowerings.contractions import add_bias, convolve, matmul
@@ -11,25 +12,77 @@ from ingot.compiler.frontends.onnx.lowerings.windows import read_window
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lower_as, lowering
 from ingot.compiler.frontends.onnx.tensors import dtype_of
+from ingot.compiler.graph.rewriter import literal_of_value
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["quantize_by_range", "subtract_point"]
+__all__ = ["check_scales", "quantize_by_range", "subtract_point"]
+
+
+def check_scales(*scales: Value | None, of_blocks: bool = False, divides: bool = False) -> None:
+    """UnsupportedNode: of the scales that the model holds one is not finite or not positive.
+
+    One of several may be 0 unless something is divided by it: converters write that for a channel
+    of zeros. Scales of blocks may be negative, too.
+    """
+    for scale in scales:
+        literal = None if scale is None else literal_of_value(scale)
+        if literal is None:
+            continue
+        numbers = literal.array.astype(np.float32).reshape(-1)
+        good, expected = np.isfinite(numbers), "finite"
+        if not of_blocks:
+            positive = divides or numbers.size == 1
+            good &= numbers > 0 if positive else numbers >= 0
+            expected = "positive" if positive else "0 or positive"
+        if not good.all():
+            place = int(np.argmin(good))
+            which = f"scale {place} of {numbers.size}" if numbers.size > 1 else "its scale"
+            raise UnsupportedNode(
+                f"{which} is {numbers[place]}, expected {expected}: quantise the model again"
+            )
+
+
+def check_point(codes: DType, zero: Value | None) -> None:
+    """UnsupportedNode: a zero point is not of the dtype of the codes, or, of floats, not 0."""
+    if zero is None:
+        return
+    unsupported(
+        type_of(zero).dtype is not codes,
+        f"its zero point is {zero.type}, but codes are {codes.name}: fix the model",
+    )
+    literal = literal_of_value(zero) if codes.is_float else None
+    unsupported(
+        literal is not None and bool(literal.array.any()),
+        f"its zero point is not 0, but codes are {codes.name}: fix the model",
+    )
+
+
+def _along(node: Node, x: Value, value: Value, axis: int) -> Value:
+    """A scale or zero point that broadcasts to x: of one number, or of one per index of the
+    axis. UnsupportedNode: it has another length."""
+    if dims.product(shape_of(value)) == 1:
+        return node.reshape(value, ())
+    shape = shape_of(x)
+    unsupported(type_of(value).rank != 1, f"its scale or zero point is {value.type}: use rank 1")
+    (own,) = shape_of(value)
+    unsupported(
+        isinstance(own, int) and isinstance(shape[axis], int) and own != shape[axis],
+        f"its scale or zero point is {value.type}, expected 1 number or {shape[axis]}, one per "
+        f"index of axis {axis} of {x.type}: fix the model",
+    )
+    return node.reshape(value, [1] * axis + [own] + [1] * (len(shape) - axis - 1))
 
 
 def _spread(node: Node, x: Value, value: Value) -> Value:
     """A scale or zero point in the shape of x: one number, one per index of the axis, or one per
     block of `block_size` indices."""
-    shape, rank = shape_of(x), type_of(x).rank
     block = node.integer("block_size", 0)
     if block:
         return _spread_blocks(node, x, value, block)
-    if dims.product(shape_of(value)) == 1:
-        return node.broadcast_to(node.reshape(value, ()), shape)
-    unsupported(type_of(value).rank != 1, f"its scale or zero point is {value.type}: use rank 1")
-    axis = node.axis(1, rank)
-    column = [1] * axis + list(shape_of(value)) + [1] * (rank - axis - 1)
-    return node.broadcast_to(node.reshape(value, column), shape)
+    is_one = dims.product(shape_of(value)) == 1
+    axis = 0 if is_one else node.axis(1, type_of(x).rank)
+    return node.broadcast_to(_along(node, x, value, axis), shape_of(x))
 
 
 def _spread_blocks(node: Node, x: Value, value: Value, block: int) -> Value:
@@ -41,6 +94,13 @@ def _spread_blocks(node: Node, x: Value, value: Value, block: int) -> Value:
         f"block_size is {block} and its scale or zero point {value.type}: expected a positive "
         f"size and rank {len(shape)}",
     )
+    if isinstance(shape[axis], int):
+        blocks = -(-shape[axis] // block)
+        unsupported(
+            isinstance(own[axis], int) and own[axis] != blocks,
+            f"its scale or zero point is {value.type}, but axis {axis} of {x.type} has {blocks} "
+            f"blocks of {block}: fix the model",
+        )
     wide = (*own[: axis + 1], block, *own[axis + 1 :])
     kept = tuple(place for place in range(len(wide)) if place != axis + 1)
     repeated = node.op("broadcast", value, shape=wide, dimensions=kept)
@@ -56,6 +116,8 @@ def _spread_blocks(node: Node, x: Value, value: Value, block: int) -> Value:
 def dequantize(node: Node) -> Value:
     """Computed in f32, given in the dtype of the scale."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
+    check_scales(scale, of_blocks=node.integer("block_size", 0) != 0)
+    check_point(type_of(x).dtype, zero)
     result = dtype_of(node.integer("output_dtype", 0)) or type_of(scale).dtype
     wide = node.convert(x, "f32")
     if zero is not None:
@@ -69,6 +131,8 @@ def quantize(node: Node) -> Value:
     """x / scale, to integers round(that) + zero point, halves to even, saturated."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
     target = _target(node, zero)
+    check_scales(scale, divides=True)
+    check_point(target, zero)
     compute = dtype_of(node.integer("precision", 0)) or dtype("f32")
     wide = node.convert(x, compute)
     scales = node.convert(_spread(node, x, scale), compute)
@@ -132,13 +196,12 @@ def subtract_point(node: Node, value: Value, point: Value | None, axis: int | No
     wide = node.convert(value, "i32")
     if point is None:
         return wide
-    point = node.convert(point, "i32")
-    if dims.product(shape_of(point)) == 1:
+    check_point(type_of(value).dtype, point)
+    if axis is not None and type_of(point).rank == 1:
+        point = _along(node, value, point, axis % type_of(value).rank)
+    elif dims.product(shape_of(point)) == 1:
         point = node.reshape(point, ())
-    elif type_of(point).rank == 1 and axis is not None:
-        axis = axis % type_of(value).rank
-        column = [1] * axis + list(shape_of(point)) + [1] * (type_of(value).rank - axis - 1)
-        point = node.reshape(point, column)
+    point = node.convert(point, "i32")
     return node.op("sub", wide, node.broadcast_to(point, shape_of(value)))
 
 
@@ -182,23 +245,17 @@ def _requantize(
 ) -> Value:
     """An i32 sum of products times a's and b's scales over the result's, each a number or one
     per index of an axis, as a quantised tensor."""
-    spread = []
-    for scale, place in scales:
-        column = node.convert(scale, "f32")
-        if type_of(scale).rank == 1 and dims.product(shape_of(scale)) != 1:
-            rank = type_of(total).rank
-            shape = [1] * place + list(shape_of(scale)) + [1] * (rank - place - 1)
-            column = node.reshape(column, shape)
-        elif dims.product(shape_of(scale)) == 1:
-            column = node.reshape(column, ())
-        spread.append(node.broadcast_to(column, shape_of(total)))
-    a, b, y = spread
+    check_scales(*(scale for scale, _ in scales[:2]))
+    check_scales(scales[2][0], divides=True)
+
+    def spread(value: Value, place: int) -> Value:
+        one = dims.product(shape_of(value)) == 1
+        column = _along(node, total, value, place) if one or type_of(value).rank == 1 else value
+        return node.broadcast_to(column, shape_of(total))
+
+    a, b, y = (spread(node.convert(scale, "f32"), place) for scale, place in scales)
     factor = node.op("div", node.op("mul", a, b), y)
-    points = node.reshape(zero, ()) if dims.product(shape_of(zero)) == 1 else zero
-    if type_of(points).rank == 1:
-        rank = type_of(total).rank
-        points = node.reshape(points, [1] * axis + list(shape_of(zero)) + [1] * (rank - axis - 1))
-    points = node.broadcast_to(points, shape_of(total))
+    points = spread(zero, axis)
     product = node.op("mul", node.convert(total, "f32"), factor)
     return _to_integer(node, product, points, type_of(zero).dtype)
 

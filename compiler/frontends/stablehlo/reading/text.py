@@ -38,9 +38,13 @@ with ir.Context() as context, ir.Location.unknown():
         dialect.register_dialect(context)
     mhlo.register_mhlo_dialect(context)
     try:
-        module = ir.Module.parse(sys.stdin.buffer.read().decode())
+        text = sys.stdin.buffer.read().decode()
         version = stablehlo.get_current_version()
-        artifact = _jax.mlir.serialize_portable_artifact(module, version, True)
+        if "!quant." in text:  # a dialect that jaxlib registers in here alone
+            artifact = stablehlo.serialize_portable_artifact_str(text, version)
+        else:
+            module = ir.Module.parse(text)
+            artifact = _jax.mlir.serialize_portable_artifact(module, version, True)
         with open(1, "wb", closefd=False) as output:  # all of it, unlike a stream without a buffer
             output.write(artifact)
     except Exception as error:  # also of a disk that is full

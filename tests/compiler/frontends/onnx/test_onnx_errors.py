@@ -366,6 +366,64 @@ def test_a_node_that_breaks_its_schema_is_refused(node: onnx.NodeProto, message:
         import_onnx(build_model([node], inputs, ["y"], axes))
 
 
+CODED = {
+    "Quantize": Node("QuantizeLinear", ["x", "s", "z"], ["y"], "layer"),
+    "Dequantize": Node("DequantizeLinear", ["w", "s", "z"], ["y"], "layer"),
+    "Blocks": Node("DequantizeLinear", ["w", "s"], ["y"], "layer", axis=1, block_size=2),
+    "MatMul": Node("QLinearMatMul", ["q", "one", "u", "w", "s", "z", "one", "u"], ["y"], "layer"),
+    "NBits": Node(
+        "MatMulNBits", ["long", "b", "s"], ["y"], "layer", domain="com.microsoft", K=32, N=1,
+        block_size=16,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale", "zero", "message"),
+    [
+        *(("Quantize", s, 0, f"its scale is {s}, expected positive") for s in (0.0, -1.0)),
+        *(("Dequantize", [1, s, 1], 0, f"scale 1 of 3 is {s}") for s in (-1.0, np.nan, np.inf)),
+        ("Quantize", [1, 0, 1], 0, "scale 1 of 3 is 0.0, expected positive"),
+        ("Dequantize", [1, 0, 1], 0, None),  # a channel of zeros
+        ("Dequantize", [1, 1], 0, r"zero point is f32\[2\], expected 1 number or 3"),
+        ("Dequantize", [1, 1, 1], [0, 0], r"zero point is i8\[2\], expected 1 number or 3"),
+        ("Dequantize", 1, np.uint8(0), r"zero point is u8\[\], but codes are i8"),
+        ("Blocks", [[1, -1], [0, 1], [1, 1]], 0, None),
+        ("Blocks", [[1, 1], [1, np.nan], [1, 1]], 0, "scale 3 of 6 is nan, expected finite"),
+        ("Blocks", [[1], [1], [1]], 0, r"axis 1 of i8\[3,3\] has 2 blocks of 2"),
+        ("MatMul", [1, 1, -1], 0, "scale 2 of 3 is -1.0, expected 0 or positive"),
+        ("MatMul", [1, 1], 0, r"is f32\[2\], expected 1 number or 3, one per index of axis 1"),
+        ("MatMul", 1, np.uint8(0), "but codes are i8"),
+        ("NBits", [0, -1], 0, None),
+        ("NBits", [0, np.nan], 0, "scale 1 of 2 is nan"),
+    ],
+)  # fmt: skip
+def test_scales_and_zero_points_that_are_none_are_refused(
+    kind: str, scale: Any, zero: Any, message: str | None
+) -> None:
+    arrays = {
+        "s": np.array(scale, np.float32), "one": np.float32(1), "u": np.uint8(0),
+        "z": zero if isinstance(zero, np.generic) else np.array(zero, np.int8),
+        "w": np.ones((3, 3), np.int8), "b": np.ones((1, 2, 8), np.uint8),
+    }  # fmt: skip
+    inputs = [X, make_value("q", [2, 3], onnx.TensorProto.UINT8), make_value("long", [2, 32])]
+    model = build_model([CODED[kind]], inputs, ["y"], arrays, opset=21)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    if message is None:
+        import_onnx(model)
+        return
+    with pytest.raises(CompileError, match=f"layer 'layer': .*{message}"):
+        import_onnx(model)
+
+
+def test_zero_points_of_floats_are_zero() -> None:
+    zero = helper.make_tensor("z", onnx.TensorProto.FLOAT8E4M3FN, [], [1.0])
+    model = build_model([CODED["Quantize"]], [X], ["y"], {"s": np.float32(1)}, opset=21)
+    model.graph.initializer.append(zero)
+    with pytest.raises(CompileError, match="zero point is not 0, but codes are f8e4m3fn"):
+        import_onnx(model)
+
+
 def test_an_output_declared_with_other_elements_is_refused() -> None:
     model = build_model([Node("Relu", ["x"], ["y"])], [X], ["y"])
     model.graph.output[0].CopyFrom(make_value("y", [2, 3], onnx.TensorProto.INT64))

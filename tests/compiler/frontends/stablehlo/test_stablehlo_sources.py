@@ -60,6 +60,21 @@ def test_a_program_compiles_from_every_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_text_has_quantised_types() -> None:
+    """Those of a dialect that jaxlib does not register where it parses modules."""
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %q = stablehlo.uniform_quantize %x
+        : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, SCALE:3>>
+      %y = stablehlo.uniform_dequantize %q
+        : (tensor<4x!quant.uniform<i8:f32, SCALE:3>>) -> tensor<4xf32>
+      return %y : tensor<4xf32> }"""
+    x = np.array([0.6, -1.2, 99, -99], np.float32)
+    (found,) = interpret(read_source(text.replace("SCALE", "0.5")), "main", [x])
+    np.testing.assert_array_equal(found, np.array([0.5, -1, 62, -65.5], np.float32))
+    with pytest.raises(ingot.CompileError, match=r"scale 0\.0.* out of"):
+        read_source(text.replace("SCALE", "0.0"))
+
+
 def test_the_command_takes_text(tmp_path: Path) -> None:
     path = tmp_path / "twice.mlir"
     path.write_text(MHLO)

@@ -351,6 +351,8 @@ def _hostile(kind: str) -> bytes:
         ends[1].append(g.tensor("float32", (100000, 100000), variable=True, name="v"))
     elif kind == "zero":
         ends[1].append(g.tensor("int8", (2,), (1.0, 2**62), variable=True, name="v"))
+    elif kind == "scale":
+        ends[1].append(g.tensor("int8", (2,), (0.0, 1), variable=True, name="v"))
     elif kind == "none":
         ends[1].append(-1)
     elif kind == "twice":
@@ -385,7 +387,8 @@ def _hostile(kind: str) -> bytes:
     ("kind", "message"),
     [
         ("large", "'v' is damaged: .* at most 1073741824"),
-        ("zero", "'v' is damaged: .* out of bounds for int8"),
+        ("zero", "'v' has a zero point of 4611686018427387904, which i8 does not hold"),
+        ("scale", "'v' has a scale of 0.0, expected positive"),
         ("none", "tensor -1 of 2"),
         ("twice", "takes a tensor twice"),
         ("loop", "loops or branches: set variables up without them"),

@@ -15,7 +15,11 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.normalizations import (
     look_up,
 )
 from ingot.compiler.frontends.onnx.lowerings.pooling import average_windows
-from ingot.compiler.frontends.onnx.lowerings.quantization import quantize_by_range, subtract_point
+from ingot.compiler.frontends.onnx.lowerings.quantization import (
+    check_scales,
+    quantize_by_range,
+    subtract_point,
+)
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lower_whole, lowering
 from ingot.compiler.ir import Value, dims
@@ -128,6 +132,7 @@ def quantized_gemm(node: Node) -> Value:
 
 def _scaled(node: Node, total: Value, a: Value, b: Value, alpha: float = 1.0) -> Value:
     """A sum of products times alpha, the scale of a, and that of b, perhaps one per column."""
+    check_scales(a, b)
     a, b = (node.reshape(x, ()) if dims.product(shape_of(x)) == 1 else x for x in (a, b))
     factor = node.op("mul", *node.broadcast(node.convert(a, "f32"), node.convert(b, "f32")))
     if alpha != 1:
@@ -186,6 +191,7 @@ def dynamic_quantize_lstm(node: Node) -> tuple[Value | None, ...]:
     weights = []
     for at, scale in ((1, 8), (2, 10)):
         codes, factor, zero = node.input(at), node.input(scale), node.optional(scale + 1)
+        check_scales(factor)
         turned = node.transpose(codes, (0, 2, 1))
         wide = node.convert(turned, "f32")
         if zero is not None:

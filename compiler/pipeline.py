@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -48,6 +48,7 @@ from ingot.compiler.graph.forms.separate_scopes import separate_scopes
 from ingot.compiler.graph.forms.weight_functions import expand_calls
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.graph.passes import GRAPH_PASSES
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.renamed_dims import renamed_dims
 from ingot.compiler.ir.verifier import verify
 from ingot.compiler.kernels.kernel import Kernel
@@ -75,7 +76,7 @@ from ingot.hal.errors import CompileError, Error
 from ingot.hal.header import constants, read
 from ingot.hal.options import checked_options
 
-__all__ = ["DISPATCH_PASSES", "QUEUE_PASSES", "compile", "compile_changed"]
+__all__ = ["DISPATCH_PASSES", "QUEUE_PASSES", "Choice", "compile", "compile_changed"]
 
 DISPATCH_PASSES: tuple[Pass, ...] = (
     close_comparators,
@@ -148,7 +149,7 @@ def compile(
     the least of modules that it calls. `example_inputs`, `dynamic_shapes`: of torch.export.
     `debug`: for `ingot explore`. `dump_ir`: folder for IR after each pass. `progress`: told steps.
     """
-    choose, driver = _choose(target, variants, fallback), Driver.of(progress, dump_ir)
+    choice, driver = Choice(target, variants, fallback), Driver.of(progress, dump_ir)
     outputs = [outputs] if isinstance(outputs, str) else outputs
     own, versions = OwnOps(natives or {}, checked_kernels(kernels)), _versions(version, requires)
     reading = _exporting(source, example_inputs, dynamic_shapes) | {"own_ops": own, "lora": lora}
@@ -158,21 +159,36 @@ def compile(
     options, passes = _recorded(parameters, outputs, specialize, precision), _passes(specialize)
     with building_objects() as building:  # C compilers run beside the rest
         if dump_ir is None and state is None:
-            _begin(source, reading, precision, choose, passes, building, driver)
-        module = _read(source, state, reading, driver, precision)
-        return _finish(module, choose, passes, driver, options, building, debug, own, versions)
+            _begin(source, reading, precision, choice, passes, building, driver)
+        module = _read(source, state, reading, driver, choice, precision)
+        return _finish(module, choice, passes, driver, options, building, debug, own, versions)
 
 
-Choose = Callable[[ir.Module], Sequence[Target]]
-"""The targets of a program at graph level."""
+@dataclass(frozen=True)
+class Choice:
+    """What a program is to be compiled for; see `choose_targets`, of which it raises what it does
+    for any program."""
 
+    target: str | Sequence[str] = "cpu"
+    variants: str | Sequence[str] | None = None
+    fallback: bool = True
 
-def _choose(
-    target: str | Sequence[str], variants: str | Sequence[str] | None, fallback: bool
-) -> Choose:
-    """What chooses targets. What is wrong with these is told at once; see `choose_targets`."""
-    choose_targets(target, variants, fallback)
-    return lambda module: choose_targets(target, variants, fallback, products_in_words(module))
+    def __post_init__(self) -> None:
+        self._targets()
+
+    def _targets(self, products: Collection[str] = ()) -> tuple[Target, ...]:
+        return choose_targets(self.target, self.variants, self.fallback, products)
+
+    def targets(self, module: ir.Module) -> tuple[Target, ...]:
+        """Those of a program at graph level."""
+        return self._targets(products_in_words(module))
+
+    def note_precision(self, module: ir.Module, precision: str) -> None:
+        """Note it in a program that was read, and whether a variant multiplies tiles of such.
+        InvalidArgument: there is no such precision."""
+        targets = self._targets({precision}) if precision == "bf16" else ()
+        tiles = any(variant.target.tiles for each in targets for variant in each.variants)
+        set_precision(module, precision, tiles)
 
 
 def _exporting(
@@ -238,11 +254,11 @@ def compile_changed(
     """As `compile` for this machine, with the pass `change` behind DISPATCH_PASSES, which may
     show more of the program than its results. Raises as `compile`, and what `change` raises."""
     driver = Driver.of(progress)
-    module = _read(source, None, {"parameters": parameters, "own_ops": own}, driver)
-    choose, passes = _choose(target, None, fallback=True), (*DISPATCH_PASSES, change)
+    choice, passes = Choice(target), (*DISPATCH_PASSES, change)
+    module = _read(source, None, {"parameters": parameters, "own_ops": own}, driver, choice)
     with building_objects() as building:
         options = {"parameters": parameters}
-        return _finish(module, choose, passes, driver, options, building, own=own)
+        return _finish(module, choice, passes, driver, options, building, own=own)
 
 
 def read_program(
@@ -262,11 +278,12 @@ def _read(
     state: State | Mapping[str, str] | str | None,
     reading: Mapping[str, Any],
     driver: Driver,
+    choice: Choice,
     precision: str = "f32",
 ) -> ir.Module:
     """The program at graph level, in the form that all targets share."""
     module = _import(source, state, reading, driver)
-    set_precision(module, precision)
+    choice.note_precision(module, precision)
     return driver.passes(module, GRAPH_PASSES)
 
 
@@ -293,7 +310,7 @@ def _begin(
     source: Any,
     reading: Mapping[str, Any],
     precision: str,
-    choose: Choose,
+    choice: Choice,
     passes: Sequence[Pass],
     building: Callable[[Target], Building],
     driver: Driver,
@@ -303,10 +320,10 @@ def _begin(
     if module is None:
         return
     driver = replace(driver, prefix="sketch.")
-    set_precision(module, precision)
+    choice.note_precision(module, precision)
     with suppress(Error):  # what is wrong the whole tells, too
         module = driver.passes(module, GRAPH_PASSES)
-        targets = [each for each in choose(module) if not each.runs_behind]
+        targets = [each for each in choice.targets(module) if not each.runs_behind]
         module = driver.passes(module, (*passes, *LANE_PASSES) if targets else ())
         for target in targets:
             build = building(target)
@@ -315,7 +332,7 @@ def _begin(
 
 def _finish(
     module: ir.Module,
-    choose: Choose,
+    choice: Choice,
     passes: Sequence[Pass],
     driver: Driver,
     options: dict[str, Any],
@@ -325,7 +342,7 @@ def _finish(
     versions: Mapping[str, int] | None = None,
 ) -> Module:
     """The levels below, for each target, and the file."""
-    data, targets = ProgramData(), choose(module)
+    data, targets = ProgramData(), choice.targets(module)
     made: list[DebugTarget] = []
     for target in targets:
         driver.prefix = f"{target.name}." if len(targets) > 1 else ""

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from ingot.compiler import ir
 from ingot.compiler.checking import CheckingForm, Dispatch, compile_for_checking
 from ingot.compiler.frontends.natives import OwnOps
-from ingot.compiler.graph.forms.round_rows import set_precision
 from ingot.compiler.graph.references.natives import native_functions
 from ingot.compiler.own_kernels import checked_kernels
+from ingot.compiler.pipeline import Choice
 from ingot.compiler.read_source import read_source
 from ingot.compiler.reference_bounds import Reference, evaluate_entry
 from ingot.hal.errors import CompileError, InvalidArgument
@@ -120,8 +120,8 @@ def run_for_checking(what: Comparison) -> CheckedRun:
     _refuse_module(what.path)
     own, natives = what.own_ops, what.own.functions
     source = read_source(what.path, parameters=what.kind, outputs=what.outputs, own_ops=own)
-    set_precision(source, what.precision)
     options: Any = {"target": what.device.partition(":")[0], "parameters": what.kind, "own": own}
+    Choice(options["target"]).note_precision(source, what.precision)
     form = compile_for_checking(source, progress=what.progress, **options)
     model = load(form.compiled, parameters=what.parameters, device=what.device, natives=natives)
     arguments = _arguments(model, what.input_texts, what.sizes)

@@ -74,6 +74,13 @@ def test_images_are_rounded(channels: int, size: Any) -> None:
         check(model, x, wanted)
 
 
+def test_winograds_way_is_for_modules_without_tiles() -> None:
+    source = product(draw(32, 32, 3, 3), "Conv", (1, 32, 16, 16), pads=[1, 1, 1, 1])
+    for variants, layers in ((["x86-64-v4"], 0), (["x86-64-v4-amx", "x86-64-v4"], 1)):
+        module = ingot.compile(source, precision="bf16", variants=variants)
+        assert len(module.report.in_bf16) == layers
+
+
 def test_numbers_that_bf16_does_not_hold_round_to_what_is_nearest() -> None:
     most, even = np.float32(3.4e38), np.float32(1 + 2**-8)
     x = np.zeros((4, 64), np.float32)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.pack_weights import is_channels_last
-from ingot.compiler.graph.forms.round_rows import precision_of
+from ingot.compiler.graph.forms.round_rows import has_tiles, precision_of
 from ingot.compiler.graph.forms.winograd import FORMS, WINDOW, Winograd
 from ingot.compiler.graph.ops import PANEL, Convolution
 from ingot.compiler.graph.rewriter import rewrite, weights_of
@@ -26,7 +26,7 @@ from ingot.compiler.ir import Module, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, known_dim, known_dims, product
 from ingot.hal.spec import dtype
 
-__all__ = ["choose_winograd"]
+__all__ = ["choose_winograd", "is_left_to_winograd"]
 
 _FEATURES = 32
 """Input and output features from which the transforms pay. With 32 a 3 x 3 of 56 x 56 takes 120 us
@@ -43,10 +43,14 @@ tiles, are worth it, 512 of 2 x 7 x 7 are not."""
 _DEPTH = 4096
 """Terms of a product, at most: transformed inputs of a tile fit a worker's scratch."""
 
-_GAIN = {"f32": 0.5, "int8": 0.5, "bf16": 0.25, "f16": 0.25}
-"""Products that may be left of the direct sum's, by precision: edges of small images waste tiles.
-64 features of 7 x 7 take 10 us, the direct sum 20; of 56 x 56, 350 and 1069. Sums of bf16 take half
-as long, and read an eighth of the weights: 512 of 7 x 7 take 740 us, Winograd's way 1450."""
+_GAIN = 0.5
+"""Products that may be left of the direct sum's: edges of small images waste tiles. 64 features of
+7 x 7 take 10 us, the direct sum 20; of 56 x 56, 350 and 1069."""
+
+_GAIN_OF_HALVES = 0.25
+"""The same of a direct sum of bf16 or f16, which takes half as long, and reads an eighth of the
+weights: 512 features of 7 x 7 take 740 us, Winograd's way 1450. In tiles it always takes less: 64
+of 56 x 56 take 165 us, Winograd's way, of which a quarter is left, 470."""
 
 _LONG = 1 << 20
 """Bytes of weights transformed for F(4, 3) from which they are read from L3 or memory by every
@@ -57,27 +61,38 @@ _READ = 12
 and reads 3 to 8 weights. One thread, in ResNet-50, with F(4, 3) and F(2, 3): 256 features of
 14 x 14 take 1050 and 880 us, 512 of 7 x 7 2950 and 1650, the direct sum 2070."""
 
-_LONG_GAIN = {"f32": 0.9, "int8": 0.9}
-"""What may be left of the direct sum's products and reads, by precision."""
+_LONG_GAIN = 0.9
+"""What may be left of the direct sum's products and reads."""
 
 
 def choose_winograd(module: Module) -> Module:
     """Rewrite the convolutions of every function; returns the module."""
-    precision = precision_of(module)
     for function in module.functions.values():
         weights = weights_of(function)
 
         def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
             if op.name != "convolution" or op.operands[1] not in weights:
                 return None
-            form = _choose_form(op, precision)
+            if tensor_type(op.operands[0]).dtype.name == precision_of(module) != "f32":
+                form = FORMS[0] if is_left_to_winograd(op, module) else None
+            else:
+                form = _choose_form(op)
             return None if form is None else [_winograd(op, builder, form)]
 
         rewrite(function.block, rule)
     return module
 
 
-def _choose_form(op: Op, precision: str) -> Winograd | None:
+def is_left_to_winograd(op: Op, module: Module) -> bool:
+    """Whether Winograd's way with f32 takes less time than a direct sum of the halves that are the
+    module's precision."""
+    if has_tiles(module) or not _can_be_tiled(op):
+        return False
+    result = tensor_type(op.result)
+    return _shares_weights(op, FORMS[0]) and _share(result, FORMS[0], 0) <= _GAIN_OF_HALVES
+
+
+def _choose_form(op: Op) -> Winograd | None:
     """The form that takes the least time, None where that is the direct sum."""
     if not _can_be_tiled(op):
         return None
@@ -85,18 +100,20 @@ def _choose_form(op: Op, precision: str) -> Winograd | None:
     sizes = (*x.shape, *result.shape)
     length = FORMS[0].places * product((*w.shape[:-4], *w.shape[-2:])) * dtype("f32").bytes
     is_long = isinstance(length, int) and length >= _LONG and x.dtype is dtype("f32")
-    gain = _LONG_GAIN.get(precision)
-    if not is_long or gain is None or not all(isinstance(size, int) for size in sizes):
-        form, read, gain = FORMS[0], 0, _GAIN[precision]
+    if not is_long or not all(isinstance(size, int) for size in sizes):
+        form, read, gain = FORMS[0], 0, _GAIN
     else:
-        read = _READ
+        read, gain = _READ, _LONG_GAIN
         form = min(FORMS, key=lambda form: _share(result, form, _READ))
-    tiles = _tiles(result, form.output)
+    is_less = _shares_weights(op, form) and _share(result, form, read) <= gain
+    return form if is_less else None
+
+
+def _shares_weights(op: Op, form: Winograd) -> bool:
+    """Whether so many tiles share the weights that transforming them pays."""
+    x, tiles = tensor_type(op.operands[0]), _tiles(tensor_type(op.result), form.output)
     least = max(_TILES[x.dtype.name], _TILES_OF_FRAMES if x.rank == 5 else 1)
-    if isinstance(tiles, int) and tiles < least:
-        return None
-    share = _share(result, form, read)
-    return form if share <= gain else None
+    return not isinstance(tiles, int) or tiles >= least
 
 
 def _can_be_tiled(op: Op) -> bool:

@@ -4,9 +4,10 @@ Both sides are rounded to the nearest one, ties to even, and products are added 
 result of bf16 is off by less than 2^-7 of the sum of its absolute terms, of f16 by 2^-10, beside
 the rounding of that sum, whose parts are sums of f16 where a target has instructions for these.
 The weight is stored so, in half the bytes, where its rows are looked up, too. What is small, what
-does not multiply pairs, for an odd count of terms or one feature, and convolutions of which
-Winograd's way leaves a quarter, stay f32. So do what a program asks for in high precision, and the
-products that FFTs and decompositions are made of.
+does not multiply pairs, for an odd count of terms or one feature, stays f32; so do convolutions of
+which Winograd's way leaves a quarter, unless the module is also for processors that multiply tiles
+of bf16, what a program asks for in high precision, and the products that FFTs and decompositions
+are made of.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
     eliminate_common_subexpressions,
 )
+from ingot.compiler.graph.forms.choose_winograd import is_left_to_winograd
 from ingot.compiler.graph.forms.moves import moved, moved_from
 from ingot.compiler.graph.forms.pack_weights import IN_HALVES
 from ingot.compiler.graph.forms.round_rows import precision_of
@@ -57,6 +59,8 @@ def round_factors(module: Module) -> Module:
             op: Op, builder: Builder, weights: set[Value] = weights, rounded: set[Value] = rounded
         ) -> Sequence[Value] | None:
             if not (chosen is None or op.location in chosen) or not _is_large(op, weights, half):
+                return None
+            if op.name == "convolution" and is_left_to_winograd(op, module):
                 return None
             layers.append(op.location)
             rounded.update(moved_from(each)[0] for each in weights.intersection(op.operands))

@@ -22,6 +22,7 @@ __all__ = [
     "ROUNDED",
     "RoundedRows",
     "expand_scaled",
+    "has_tiles",
     "part_of_group",
     "precision_of",
     "rounded_rows",
@@ -33,26 +34,34 @@ _PRECISIONS = ("f32", "int8", "bf16", "f16")
 ROUNDED = "rounded_rows"
 """Attribute of a module: how many products have rounded rows."""
 
-_PRECISION = "precision"
+_PRECISION, _TILES = "precision", "tiles"
 _GREATEST, _LONGEST_GROUP, _PART = 127, 256, 128
 _LEAST = 1e-30
 """Groups of smaller numbers are zeros: beyond, 127 / x would not be finite."""
 
 
-def set_precision(module: Module, precision: str) -> None:
+def set_precision(module: Module, precision: str, tiles: bool = False) -> None:
     """Note what activations become when they meet weights: bf16, or 8 bits where weights are codes
-    with scales of groups. InvalidArgument: that is not known."""
+    with scales of groups. `tiles`: the module is also for processors that multiply tiles of such.
+    InvalidArgument: that is not known."""
     if precision not in _PRECISIONS:
         known = ", ".join(map(repr, _PRECISIONS))
         raise InvalidArgument(f"precision={precision!r} is not known; there are {known}")
     if precision != _PRECISIONS[0]:
         module.attributes[_PRECISION] = precision
         module.attributes[ROUNDED] = 0
+    if tiles:
+        module.attributes[_TILES] = True
 
 
 def precision_of(module: Module) -> str:
     """What `set_precision` noted."""
     return str(module.attributes.get(_PRECISION, _PRECISIONS[0]))
+
+
+def has_tiles(module: Module) -> bool:
+    """Whether `set_precision` noted tiles."""
+    return bool(module.attributes.get(_TILES))
 
 
 def part_of_group(module: Module, group: int) -> int:

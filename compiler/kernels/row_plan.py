@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from ingot.compiler.graph.ops import AlongAxis, Reduce
+from ingot.compiler.graph.ops import COSTLY, AlongAxis, Reduce
 from ingot.compiler.ir import Function, Op, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
@@ -21,7 +21,14 @@ from ingot.compiler.kernels.schedule import Space, trace_with_splits
 from ingot.compiler.kernels.trace import Apply, Given, Load, Node, Tracer, walk_nodes
 from ingot.hal.errors import CompileError
 
-__all__ = ["RowPlan", "RowReduction", "RowResult", "in_place_rows", "plan_rows"]
+__all__ = [
+    "RowPlan",
+    "RowReduction",
+    "RowResult",
+    "in_place_rows",
+    "is_costly",
+    "plan_rows",
+]
 
 _REDUCTIONS = ("reduce", "arg_max", "arg_min")
 
@@ -57,6 +64,14 @@ class RowPlan:
         """The results of one kind, with their bindings."""
         numbered = enumerate(self.results, self.first_result)
         return [(each, ordinal) for ordinal, each in numbered if each.per_row == per_row]
+
+    def is_heavy(self, nodes: Sequence[Node]) -> bool:
+        """Whether elements of a row cost much more than moving them."""
+        inner = {axis for place in self.reduced for axis in self.space.parts[place]}
+        return any(
+            isinstance(node, Apply) and node.name in COSTLY - {"div"} and node.axes & inner
+            for node in walk_nodes(nodes)
+        )
 
     @property
     def roots(self) -> list[Node]:
@@ -123,6 +138,13 @@ def plan_rows(function: Function) -> RowPlan:
         return plan
 
     return trace_with_splits(space, trace)
+
+
+def is_costly(node: Node) -> bool:
+    """Whether keeping the value is cheaper than computing it again."""
+    below = list(walk_nodes([node]))
+    heavy = any(isinstance(each, Apply) and each.name in COSTLY for each in below)
+    return heavy or sum(isinstance(each, Load) for each in below) > 1
 
 
 def in_place_rows(function: Function, plan: RowPlan) -> tuple[tuple[int, int], ...]:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import reduce
 
-from ingot.compiler.graph.ops import COSTLY
 from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
@@ -26,16 +25,17 @@ from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder, dtype_of
-from ingot.compiler.kernels.row_plan import RowPlan, RowResult, in_place_rows, plan_rows
+from ingot.compiler.kernels.row_plan import RowPlan, RowResult, in_place_rows, is_costly, plan_rows
 from ingot.compiler.kernels.schedule import (
     MOST_SCRATCH,
     WORKGROUP_BYTES,
     Grid,
     Merged,
     guess,
+    loads_of,
     merge_axes,
 )
-from ingot.compiler.kernels.trace import Apply, Load, Node, walk_nodes
+from ingot.compiler.kernels.trace import Apply, Node, walk_nodes
 from ingot.hal.spec import dtype
 
 __all__ = ["RowSchedule", "lower_row"]
@@ -45,9 +45,9 @@ _LONG_ROW = 8192
 """Elements of a row; longer sums run in blocks, which takes no longer: of 65536 numbers a sum is
 off by 2e-8 then, one running sum per lane by 3e-7, and of 8192 by 9e-8 (f32, AVX-512)."""
 
-_ALONE = 1024
+_ALONE = 512
 """Elements of a row above which one that is alone is taken by several vectors at a time; those of
-costly values are. A softmax of 2048 x 2048 takes 1740 us with AVX-512, four rows at a time 1930."""
+costly values are. A softmax of 1024 x 1000 takes 385 us with AVX-512, four rows at a time 435."""
 
 _MOST_COLUMNS = 8
 """Vectors of columns at a time: sums over the rows of 1024 x 1024 take 68 us with AVX-512, of 4
@@ -85,13 +85,6 @@ def lower_row(function: Function, target: TargetInfo) -> Kernel:
     return _Lowering(function, target, plan).lower()
 
 
-def _is_costly(node: Node) -> bool:
-    """Whether keeping the value is cheaper than computing it again."""
-    below = list(walk_nodes([node]))
-    heavy = any(isinstance(each, Apply) and each.name in COSTLY for each in below)
-    return heavy or sum(isinstance(each, Load) for each in below) > 1
-
-
 class _Lowering:
     def __init__(self, function: Function, target: TargetInfo, plan: RowPlan) -> None:
         self.function, self.target, self.plan = function, target, plan
@@ -102,7 +95,9 @@ class _Lowering:
         ]
         reduced = [axis for place in plan.reduced for axis in parts[place]]
         extra = [each.index for each in plan.results]
-        flat = linearize(plan.space.indices(), [part_extent(part) for part in parts])
+        flat = linearize(
+            plan.space.indices(), [dims.product(axis.extent for axis in part) for part in parts]
+        )
         extra.append(flat)
         self.kept = merge_axes(kept, plan.roots, extra) or [Merged(Axis(1), 1)]
         self.reduced = merge_axes(reduced, plan.roots, extra) or [Merged(Axis(1), 1)]
@@ -150,7 +145,7 @@ class _Lowering:
         seen: set[Node] = set()
         chosen: list[Node] = []
         for nodes in below:
-            common = [node for node in nodes & seen if node.axes & inner and _is_costly(node)]
+            common = [node for node in nodes & seen if node.axes & inner and is_costly(node)]
             hidden = {each for node in common for each in walk_nodes([node]) if each is not node}
             for node in common:
                 if node not in hidden and node not in chosen and not node.dtype.is_boolean:
@@ -163,11 +158,7 @@ class _Lowering:
     def _choose_together(self) -> int:
         if self.along:
             rows = guess(self.kept[-1].extent, self.function.symbols)
-            inner = {axis for each in self.reduced for axis in each.axes}
-            heavy = any(
-                isinstance(node, Apply) and node.name in COSTLY - {"div"} and node.axes & inner
-                for node in walk_nodes(self.plan.roots)
-            )
+            heavy = self.plan.is_heavy(self.plan.roots)
             if self._is_long() and not isinstance(self.kept[-1].extent, int):
                 return 1  # where there is one, the last row would be taken as often
             if heavy and self._is_long(_ALONE):
@@ -330,7 +321,9 @@ class _Lowering:
     def _reduce_pass(self, emitters: Sequence[Emitter], stage: int) -> None:
         b = self.builder
         mine = [each for each in self.plan.reductions if each.stage == stage]
-        self._hoist(emitters, [each.element for each in mine])
+        taken_in = [each.element for each in mine]
+        asks = self.along and stage == self.stages - 1 and self.plan.is_heavy(taken_in)
+        self._hoist(emitters, taken_in)
         start = [
             value
             for _ in emitters
@@ -353,6 +346,8 @@ class _Lowering:
                     value = emitter.emit(each.element)
                     following += each.accumulator.take(b, taken, value, place, live)
                 self._keep(emitter, row, stage)
+                if asks:
+                    self._ask(emitter)
             return following
 
         self.accumulators = [each.accumulator for _ in emitters for each in mine]
@@ -579,13 +574,23 @@ class _Lowering:
                 value = self.builder.load(self._slot(node, row), self._place(emitter), self.lanes)
                 emitter.remember(node, value)
 
+    def _ask(self, emitter: Emitter) -> None:
+        """Asks for the lines of this row that the last pass writes, and of the next rows that the
+        first one reads: these wait for memory. A softmax of 1024 x 1000 takes 305 us with
+        AVX-512, without 385; where elements are cheap, as in norms, it takes longer."""
+        b, row, step = self.builder, self.kept[-1].axis, self.reduced[-1].axis
+        for result, ordinal in self.plan.stored(per_row=False):
+            b.prefetch(
+                b.binding(ordinal, result.node.dtype), emitter.index(result.index), soon=True
+            )
+        for load in loads_of(self._pass_nodes(0)):
+            by = load.index.coefficient(row)
+            if by != 0 and load.index.coefficient(step) == 1:
+                place = b.add(emitter.index(load.index), b.dim(by * self.together))
+                b.prefetch(b.binding(load.ordinal, load.stored), place, soon=True)
+
     def _keep(self, emitter: Emitter, row: int, stage: int) -> None:
         for node in self.cached:
             if self._first_pass(node) == stage:
                 value = self.builder.broadcast(emitter.emit(node), self.lanes)
                 self.builder.store(self._slot(node, row), self._place(emitter), value)
-
-
-def part_extent(part: Sequence[Axis]) -> Dim:
-    """The dim that a list of axes walks."""
-    return dims.product(axis.extent for axis in part)

@@ -7,6 +7,7 @@ import pytest
 
 from ingot.compiler.ir import walk
 from ingot.compiler.ir.dims import symbol
+from ingot.compiler.kernels.loop_attributes import Ordinal
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import dtype, layout
 from tests.support.entries import entry
@@ -33,6 +34,19 @@ def test_softmax_keeps_its_exponentials() -> None:
     assert (schedule.passes, schedule.kept_values, schedule.together) == (2, 1, 4)
     assert schedule.kept == (1536,)
     assert CPU.lower(entry(["f32[8,1100]"], softmax((8, 1100)))).schedule.together == 1
+
+
+def test_a_pass_of_exponentials_asks_for_what_the_others_wait_for() -> None:
+    """The lines of this row in the result, and those of the next rows in the operand."""
+
+    def asked(types, body) -> set[int]:
+        asks = [
+            op for op in walk(CPU.lower(entry(types, body)).loops) if op.name == "loop.prefetch"
+        ]
+        return {Ordinal.of(op.operands[0].owner).ordinal for op in asks}
+
+    assert asked(["f32[8,640]"], softmax((8, 640))) == {0, 1}
+    assert asked(["f32[8,640]", "f32[640]"], layer_norm((8, 640))) == set()
 
 
 @on_every_target

@@ -107,6 +107,12 @@ class DType:
         return (1 << (self.bits - self.fraction - 2)) - 1 if self.fraction else 0
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the greatest number of an integer or boolean."""
+        least = -(1 << (self.bits - 1)) if self.kind == "i" else 0
+        return least, least + (1 << self.bits) - 1
+
+    @property
     def tolerance(self) -> float:
         """By which results of two right programs may differ, relative to their size."""
         return _TOLERANCES.get(self.name, 0.3 if self.is_float else 0.0)

@@ -142,8 +142,7 @@ def _scalar_symbols(function: Function) -> dict[str, tuple[int, int | None]]:
     for op in walk(function):
         if op.name == "scalar.symbol":
             dtype = op.operands[0].typed(ScalarType).dtype
-            low = 0 if dtype.kind == "u" else -(1 << (dtype.bits - 1))
-            found.update(dict.fromkeys(defined_symbols(op), (low, None)))
+            found.update(dict.fromkeys(defined_symbols(op), (dtype.limits[0], None)))
     return found
 
 

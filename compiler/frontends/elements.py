@@ -106,7 +106,7 @@ def _round(element: Any, dtype: DType) -> Any:
     if dtype.is_float:
         with np.errstate(over="ignore"):
             return float(dtype.numpy.type(element))
-    low = -(2 ** (dtype.bits - 1)) if dtype.kind == "i" else 0
+    low = dtype.limits[0]
     return (int(element) - low) % 2**dtype.bits + low
 
 

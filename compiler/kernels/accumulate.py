@@ -6,36 +6,17 @@ f32 and are rounded once at the end. NaN wins max, min and the arg ops, as in th
 
 from __future__ import annotations
 
-import math
-
 from ingot.compiler.graph.ops import ArgExtreme, Reduce, ReduceKind
+from ingot.compiler.graph.ops.reduction import identity
 from ingot.compiler.ir import Op, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.loop import I64, Index, LoopBuilder, lanes_of
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["Accumulator", "accumulator_of", "identity"]
+__all__ = ["Accumulator", "accumulator_of"]
 
 _F32 = dtype("f32")
-
-
-def identity(kind: str, element: DType) -> bool | int | float:
-    """What changes nothing when combined by `kind`."""
-    if kind in ("add", "or", "xor"):
-        return 0
-    if kind == "mul":
-        return 1
-    if kind == "and":
-        return 1 if element.is_boolean else -1 if element.kind == "i" else 2**element.bits - 1
-    if element.is_boolean:
-        return kind == "min"
-    if element.is_float:
-        return math.inf if kind == "min" else -math.inf
-    signed = element.kind == "i"
-    low = -(2 ** (element.bits - 1)) if signed else 0
-    high = 2 ** (element.bits - signed) - 1
-    return high if kind == "min" else low
 
 
 def accumulator_of(op: Op, operand: DType, result: DType) -> Accumulator:

@@ -64,10 +64,7 @@ def constant(op: Op) -> tuple[Type, ...]:
     wanted = {"f": float, "b": bool}.get("f" if element.is_float else element.kind, int)
     require(type(value) is wanted, f"the value {value!r} is no {element.name}")
     if wanted is int:
-        low = -(1 << (element.bits - 1)) if element.kind == "i" else 0
-        high = (1 << (element.bits - (element.kind == "i"))) - 1
-        if given == _INDEX:
-            low, high = -(2**31), 2**31 - 1
+        low, high = (dtype("i32") if given == _INDEX else element).limits
         require(low <= value <= high, f"the value {value} is none of {given}")
     return (given,)
 

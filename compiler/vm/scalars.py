@@ -7,7 +7,6 @@ rounded to their dtype after every op; so a result is bit for bit that of the ke
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from ingot.compiler.graph.ops import Compare, Constant, DimValue
@@ -178,14 +177,7 @@ class _Writer:
             return self._do("ne.i64", x, self.code.constant(0))
         if not self.source.is_float:
             return self._wrap(x)
-        low, high = _range_of(self.dtype)
+        low, high = self.dtype.limits
         whole = self._do("f64.to.i64", x)
         whole = self._do("max.i64", whole, self.code.constant(low))
         return self._do("min.i64", whole, self.code.constant(high))
-
-
-def _range_of(dtype: DType) -> tuple[int, int]:
-    """The least and greatest number of an integer dtype."""
-    if dtype.name.startswith("u"):
-        return 0, int(math.pow(2, dtype.bits)) - 1
-    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1

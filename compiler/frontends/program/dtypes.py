@@ -177,5 +177,5 @@ def iinfo(type: Any) -> IntegerInfo:
     element = element_type(getattr(type, "dtype", type))
     if not element.is_integer:
         raise CompileError(f"{element} is no integer")
-    low = -(1 << (element.bits - 1)) if element.kind == "i" else 0
-    return IntegerInfo(element.bits, low + (1 << element.bits) - 1, low, element)
+    least, greatest = element.limits
+    return IntegerInfo(element.bits, greatest, least, element)

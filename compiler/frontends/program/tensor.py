@@ -531,10 +531,8 @@ def _number(trace: Trace, x: float, element: DType | None) -> Value:
 
 
 def _check_fits(x: float, element: DType) -> None:
-    if element.is_integer:
-        low = -(1 << (element.bits - 1)) if element.kind == "i" else 0
-        if not low <= x < low + (1 << element.bits):
-            raise UnsupportedNode(f"the number {x} does not fit into {element}")
+    if element.is_integer and not element.limits[0] <= x <= element.limits[1]:
+        raise UnsupportedNode(f"the number {x} does not fit into {element}")
 
 
 def _array(trace: Trace, x: Any, element: DType | None) -> Value:

@@ -21,7 +21,7 @@ from ingot.compiler.frontends.stablehlo.reading.program import (
 )
 from ingot.hal.spec import DTYPES
 
-__all__ = ["arg_kind", "body_of", "combination", "identity", "reduction_kinds"]
+__all__ = ["arg_kind", "body_of", "combination", "reduction_kinds"]
 
 _KINDS = {
     "add": "add",
@@ -72,21 +72,6 @@ def reduction_kinds(op: SourceOp) -> tuple[str, ...] | None:
     kinds = [combination(block, place, place, place + count) for place in range(count)]
     known = tuple(kind for kind in kinds if kind is not None and kind != "set")
     return known if len(known) == count else None
-
-
-def identity(kind: str, element: str) -> Any:
-    """The value that changes nothing when combined by `kind`."""
-    row = DTYPES[element]
-    if kind in ("add", "or", "xor"):
-        return 0
-    if kind == "mul":
-        return 1
-    if kind == "and":
-        return -1 if row.kind == "i" else (1 << row.bits) - 1
-    if row.is_float:
-        return -math.inf if kind == "max" else math.inf
-    low = -(1 << (row.bits - 1)) if row.kind == "i" else 0
-    return low if kind == "max" else low + (1 << row.bits) - 1
 
 
 def arg_kind(op: SourceOp) -> tuple[str, bool] | None:

@@ -32,6 +32,5 @@ def quantize(c: Emitter, x: Value, q: Quantization, element: DType) -> Value:
     x = c.op("round_even", c.op("div", x, _spread(c, x, q.scales, q.axis)))
     if any(q.zeros):
         x = c.op("add", x, _spread(c, x, q.zeros, q.axis))
-    low = -(2 ** (element.bits - 1)) if element.kind == "i" else 0
-    limits = [c.fill(limit, like=x) for limit in (low, low + 2**element.bits - 1)]
+    limits = [c.fill(limit, like=x) for limit in element.limits]
     return c.convert(c.op("clamp", limits[0], x, limits[1]), element)

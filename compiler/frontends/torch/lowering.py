@@ -227,5 +227,5 @@ def _fitting(number: float, element: DType) -> float:
         return bool(number)
     if not element.is_integer:
         return number
-    low = -(1 << element.bits - 1) if element.kind == "i" else 0
+    low = element.limits[0]
     return (int(number) - low) % (1 << element.bits) + low

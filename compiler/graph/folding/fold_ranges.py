@@ -170,7 +170,7 @@ def _is_whole(value: Value) -> bool:
 
 def _greatest(dtype: DType) -> float:
     """The greatest number of an integer dtype, if ranges can tell it from its neighbours."""
-    return 2 ** (dtype.bits - (dtype.kind == "i")) - 1 if dtype.bits <= 32 else math.inf
+    return dtype.limits[1] if dtype.bits <= 32 else math.inf
 
 
 def _fits(found: Range, dtype: DType) -> bool:

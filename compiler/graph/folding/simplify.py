@@ -409,8 +409,8 @@ def _convert_of_clamp(op: Op, builder: Builder) -> Value | None:
     low, high = splat_of(inner.operands[0]), splat_of(inner.operands[2])
     if low is None or high is None:
         return None
-    least = -(2 ** (target.bits - 1)) if target.kind == "i" else 0
-    if not (float(low) <= least and float(high) >= least + 2**target.bits - 1):
+    least, greatest = target.limits
+    if not (float(low) <= least and float(high) >= greatest):
         return None
     return builder.value("convert", inner.operands[1], dtype=target)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import Convolution, ReduceWindow
-from ingot.compiler.graph.references.reduction import identity
+from ingot.compiler.graph.ops.reduction import identity
 from ingot.compiler.graph.rewriter import is_static
 from ingot.compiler.ir import Op, Value
 from ingot.compiler.ir.dims import Dim, floordiv

@@ -79,9 +79,7 @@ def encode(builder: Builder, x: Value, element: DType) -> Value:
         x = x if source is wide else builder.value("convert", x, dtype=wide)
         return _encode_float(builder, x, element)
     if source.is_float:
-        low = -(1 << (element.bits - 1)) if element.kind == "i" else 0
-        high = low + (1 << element.bits) - 1
-        limits = [builder.full(each, source, shape) for each in (low, high)]
+        limits = [builder.full(each, source, shape) for each in element.limits]
         x = builder.value("clamp", limits[0], x, limits[1])
         x = builder.value("convert", x, dtype=wide_dtype(element))
     if tensor_type(x).dtype is not CODE:

@@ -176,7 +176,7 @@ class _Rescaling:
         known = self.of(x)
         if known is None or not known.is_whole:
             return None
-        limits = [builder.full(each, _F32, tensor_type(x).shape) for each in _limits(own)]
+        limits = [builder.full(each, _F32, tensor_type(x).shape) for each in own.limits]
         return builder.value("clamp", limits[0], x, limits[1])
 
     def div(self, op: Op, builder: Builder) -> Value | None:
@@ -247,7 +247,7 @@ class _Rescaling:
             return None
         low, high = (splat_of(each) for each in clamp.operands[::2])
         for codes in map(dtype, ("u8", "i8")):
-            least, most = _limits(codes)
+            least, most = codes.limits
             if low is not None and high is not None and least <= low <= high <= most:
                 x = builder.value("convert", x, dtype=codes)
                 return builder.value("convert", builder.like(op, x), dtype=_F32)
@@ -312,11 +312,6 @@ def _of_numbers(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> _Kn
     return _Known(most, bool((numbers == np.rint(numbers)).all()))
 
 
-def _limits(element: DType) -> tuple[int, int]:
-    low = -(1 << (element.bits - 1)) if element.kind == "i" else 0
-    return low, low + (1 << element.bits) - 1
-
-
 def _has_empty_windows(moves: ReduceWindow) -> bool:
     """Whether a window may hold nothing but padding."""
     dilated = any(each != 1 for each in (*moves.base_dilation, *moves.window_dilation))
@@ -334,7 +329,7 @@ def _saturated(x: Value, target: DType) -> Value | None:
     if op is None:
         return None
     low, high = splat_of(op.operands[0]), splat_of(op.operands[2])
-    least, most = _limits(target)
+    least, most = target.limits
     if low is None or high is None or not low <= least or not high >= most:
         return None
     return op.operands[1]

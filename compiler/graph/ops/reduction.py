@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Literal, get_args
@@ -21,12 +22,26 @@ __all__ = [
     "Reduce",
     "ReduceKind",
     "ReduceWindow",
+    "identity",
     "window_dim",
 ]
 
 ReduceKind = Literal["add", "mul", "max", "min", "and", "or", "xor"]
 REDUCE_KINDS = get_args(ReduceKind)
 """How elements combine; the identity of the kind enters where there are none."""
+
+
+def identity(kind: str, element: DType) -> float:
+    """The number that changes nothing when it is combined by `kind`."""
+    if kind in ("add", "or", "xor"):
+        return 0
+    if kind == "mul":
+        return 1
+    if element.is_float:
+        return -math.inf if kind == "max" else math.inf
+    if kind == "and" and element.kind == "i":
+        return -1
+    return element.limits[kind != "max"]
 
 
 def _ones(x: TensorType) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ingot.compiler.graph.ops.reduction import identity
 from ingot.compiler.graph.references.numbers import Array, dtype_of, narrow, quiet, widen
 from ingot.hal.spec import DType
 
@@ -21,23 +22,6 @@ _UFUNCS: dict[str, np.ufunc] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-
-
-def identity(kind: str, dtype: DType) -> Any:
-    """The element that changes nothing under `kind`, as a Python number."""
-    if kind in ("add", "or", "xor"):
-        return 0
-    if kind == "mul":
-        return 1
-    if kind == "and":
-        return 1 if dtype.is_boolean else (-1 if dtype.kind == "i" else 2**dtype.bits - 1)
-    if dtype.is_float:
-        return -np.inf if kind == "max" else np.inf
-    if dtype.is_boolean:
-        return 0 if kind == "max" else 1
-    least = -(2 ** (dtype.bits - 1)) if dtype.kind == "i" else 0
-    greatest = 2 ** (dtype.bits - (dtype.kind == "i")) - 1
-    return least if kind == "max" else greatest
 
 
 def _combine(wide: Array, axes: tuple[int, ...], kind: str, dtype: DType) -> Array:

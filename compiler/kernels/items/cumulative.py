@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ingot.compiler.graph.ops.reduction import identity
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
-from ingot.compiler.kernels.accumulate import identity
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.cumulative import CumulativeLowering

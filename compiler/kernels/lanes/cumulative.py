@@ -11,10 +11,10 @@ from __future__ import annotations
 from functools import partial
 
 from ingot.compiler.graph.ops import Cumulative
+from ingot.compiler.graph.ops.reduction import identity
 from ingot.compiler.ir import Function, Value, dims, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
-from ingot.compiler.kernels.accumulate import identity
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import finish_kernel, in_place_pairs
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo

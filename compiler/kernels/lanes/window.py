@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ingot.compiler.graph.ops import ReduceWindow
+from ingot.compiler.graph.ops.reduction import identity
 from ingot.compiler.ir import Function, Value, dims, tensor_type
-from ingot.compiler.kernels.accumulate import identity
 from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.indexing import Axis
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo

@@ -175,9 +175,7 @@ def _to_integer(node: Node, x: Value, zero: Value | None, target: DType) -> Valu
     rounded = node.op("round_even", x)
     if zero is not None:
         rounded = node.op("add", rounded, node.convert(zero, "f32"))
-    low = -(2 ** (target.bits - 1)) if target.kind == "i" else 0
-    high = low + 2**target.bits - 1
-    limits = [node.fill(limit, like=rounded) for limit in (low, high)]
+    limits = [node.fill(limit, like=rounded) for limit in target.limits]
     return node.convert(node.op("clamp", limits[0], rounded, limits[1]), target)
 
 

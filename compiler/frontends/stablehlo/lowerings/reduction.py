@@ -23,8 +23,9 @@ from ingot.compiler.frontends.stablehlo.reading.program import (
     SourceValue,
 )
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.ops.reduction import identity
 from ingot.compiler.ir import Block, Region, ScalarType, Value
-from ingot.hal.spec import dtype
+from ingot.hal.spec import DType
 
 __all__ = ["is_identity", "with_init"]
 
@@ -53,25 +54,25 @@ def reduce(context: Context, op: SourceOp) -> Result:
 def with_init(context: Context, op: SourceOp, value: Value, place: int, kind: str) -> Value:
     """`value` combined with the init value, unless that is the identity."""
     type = tensor_type(value)
-    if is_identity(context, context.lowered(op, place), kind, type.dtype.name):
+    if is_identity(context, context.lowered(op, place), kind, type.dtype):
         return value
     init = cast(context.builder, context.operand(op, place), type.dtype)
     init = context.builder.broadcast_to(init, type.shape)
     return context.builder.op(kind, value, init)  # type: ignore[no-any-return]
 
 
-def is_identity(context: Context, init: Lowered, kind: str, element: str) -> bool:
+def is_identity(context: Context, init: Lowered, kind: str, element: DType) -> bool:
     """Whether an init value changes nothing under `kind`."""
     constant = init.constant
     known = None if constant is not None else context.known(init)
     if known is not None:
-        return known == (bodies.identity(kind, element),)
+        return known == (identity(kind, element),)
     if constant is None or constant.array.size == 0:
         return False
-    if dtype(element).is_float and constant.array.dtype.kind == "u":
+    if element.is_float and constant.array.dtype.kind == "u":
         return False  # floats as bits, because ml_dtypes is missing
     value = np.asarray(constant.array).reshape(-1)[0]
-    return bool(value == bodies.identity(kind, element))
+    return bool(value == identity(kind, element))
 
 
 def _arg_reduce(context: Context, op: SourceOp) -> list[Value] | None:
@@ -85,7 +86,7 @@ def _arg_reduce(context: Context, op: SourceOp) -> list[Value] | None:
     x = context.operand(op, 0)
     type = tensor_type(x)
     counts = context.lowered(op, 1).iota_axis == axis
-    if not counts or not is_identity(context, context.lowered(op, 2), kind, type.dtype.name):
+    if not counts or not is_identity(context, context.lowered(op, 2), kind, type.dtype):
         return None
     if type.shape[axis] == 0:
         return None

@@ -129,7 +129,7 @@ def _combine(
     x = context.operand(op, place)
     type = tensor_type(x)
     axis = windows.cumulative_axis(type.shape)
-    starts_from_nothing = is_identity(context, context.lowered(op, init), kind, type.dtype.name)
+    starts_from_nothing = is_identity(context, context.lowered(op, init), kind, type.dtype)
     if axis is not None and starts_from_nothing:
         reverse = windows.padding[axis][0] == 0
         return context.builder.value("cumulative", x, axis=axis, kind=kind, reverse=reverse)

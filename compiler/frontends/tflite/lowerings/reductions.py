@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import mean as mean_of
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
+from ingot.compiler.graph.ops.reduction import identity
 from ingot.compiler.ir import Value, dims
 
 __all__: list[str] = []
@@ -88,23 +91,18 @@ def segment_sum(c: Context, x: Value, segments: Value) -> Value:
     return _segments(c, x, segments, count, "add", 0)
 
 
-_IDENTITIES = {"SUM": ("add", 0), "PROD": ("mul", 1), "MAX": ("max", -1), "MIN": ("min", 1)}
+_KINDS = {"SUM": "add", "PROD": "mul", "MAX": "max", "MIN": "min"}
 
 
 @lowering("UNSORTED_SEGMENT_SUM", "UNSORTED_SEGMENT_PROD", "UNSORTED_SEGMENT_MAX",
           "UNSORTED_SEGMENT_MIN")  # fmt: skip
 def unsorted_segments(c: Context, x: Value, segments: Value, count: Value) -> Value:
-    kind, start = _IDENTITIES[c.operator.name.rpartition("_")[2]]
+    kind = _KINDS[c.operator.name.rpartition("_")[2]]
     (size,) = c.dims(count, "the count of segments")
-    element = type_of(x).dtype
-    number: float = start
-    if kind in ("max", "min"):
-        if element.is_float:
-            number = start * 3.4028234663852886e38
-        else:
-            low = -(2 ** (element.bits - 1))
-            number = low if kind == "max" else -low - 1
-    return _segments(c, x, segments, size, kind, number)
+    start = identity(kind, type_of(x).dtype)
+    if math.isinf(start):  # there, it is the greatest finite number
+        start = math.copysign(3.4028234663852886e38, start)
+    return _segments(c, x, segments, size, kind, start)
 
 
 def _segments(

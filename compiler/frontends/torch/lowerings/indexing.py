@@ -3,7 +3,6 @@ ends the call."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +15,10 @@ from ingot.compiler.frontends.indexed import (
 )
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
 from ingot.compiler.frontends.torch.lowerings.arithmetic import floor_divide
+from ingot.compiler.graph.ops.reduction import identity
 from ingot.compiler.ir import TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim
-from ingot.hal.spec import DType, dtype
+from ingot.hal.spec import dtype
 
 __all__: list[str] = []
 
@@ -132,7 +132,7 @@ def scatter_reduce(
     if not include_self:
         hit = _scattered(c, c.fill(0, like=x), axis, indices, ones, "set")
         touched = c.compare("ne", hit, c.fill(0, like=hit))
-        x = c.op("select", touched, c.fill(_neutral(kind, type_of(x).dtype), like=x), x)
+        x = c.op("select", touched, c.fill(identity(kind, type_of(x).dtype), like=x), x)
     found = _scattered(c, x, axis, indices, source, kind)
     if reduce != "mean":
         return found
@@ -142,16 +142,6 @@ def scatter_reduce(
     if type_of(x).dtype.is_float:
         return c.op("div", found, divisor)
     return floor_divide(c, found, divisor)
-
-
-def _neutral(kind: str, element: DType) -> float:
-    """The number that does not change what is combined by `kind`."""
-    if kind in ("add", "mul"):
-        return int(kind == "mul")
-    if element.is_float:
-        return -math.inf if kind == "max" else math.inf
-    least = -(1 << (element.bits - 1)) if element.kind == "i" else 0
-    return least if kind == "max" else least + (1 << element.bits) - 1
 
 
 def _row_scattered(

@@ -233,8 +233,8 @@ def _declared(c: Context, *results: Value) -> list[Value]:
 
 
 def _limits(element: DType, low: Any, high: Any) -> tuple[Any, Any]:
-    least = -(1 << (element.bits - 1)) if element.kind == "i" else 0
-    return least if low is None else low, least + (1 << element.bits) - 1 if high is None else high
+    least, greatest = element.limits
+    return least if low is None else low, greatest if high is None else high
 
 
 def _checked(domain: str) -> None:

@@ -161,6 +161,14 @@ class Emitter:
         first[axis], last[axis], strides[axis] = start, limit, step
         return self.op("slice", x, start=tuple(first), limit=tuple(last), stride=tuple(strides))
 
+    def repeated(self, x: Value, axis: int, times: Dim) -> Value:
+        """Each element of an axis so many times."""
+        shape = shape_of(x)
+        wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
+        kept = tuple(place for place in range(len(wide)) if place != axis + 1)
+        spread = self.op("broadcast", x, shape=wide, dimensions=kept)
+        return self.reshape(spread, (*shape[:axis], shape[axis] * times, *shape[axis + 1 :]))
+
     def transpose(self, value: Value, permutation: Sequence[int]) -> Value:
         if list(permutation) == list(range(len(permutation))):
             return value

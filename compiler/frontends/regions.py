@@ -108,7 +108,7 @@ def roi_align(
 def _edge(node: Emitter, rois: Value, column: int, scale: float, aligned: bool) -> Value:
     """One edge of every region, in pixels: [r]."""
     count = shape_of(rois)[0]
-    edge = node.op("slice", rois, start=(0, column), limit=(count, column + 1))
+    edge = node.sliced(rois, 1, column, column + 1)
     edge = node.reshape(edge, (count,))
     edge = node.op("mul", edge, node.fill(scale, like=edge))
     return node.op("sub", edge, node.fill(0.5, like=edge)) if aligned else edge

@@ -158,7 +158,7 @@ def grid_sample(
     at, bounds = [], []
     for axis, dim in enumerate(spatial):
         column = len(spatial) - 1 - axis
-        value = node.op("slice", flat, start=(0, column), limit=(count, column + 1))
+        value = node.sliced(flat, 1, column, column + 1)
         value = node.reshape(value, (count,))
         value = node.op("add", value, node.fill(1, like=value))
         length = filled(node, dim - 1 if aligned else dim, value)

@@ -103,7 +103,7 @@ def from_ends(node: Emitter, ends: Value, data: Value) -> Strings:
     row = node.op("clamp", low, row, high)
     count = shape_of(row)[0]
     before = node.op("concatenate", zero, row, axis=0)
-    before = node.op("slice", before, start=(0,), limit=(count,))
+    before = node.sliced(before, 0, 0, count)
     lengths = node.op("max", node.op("sub", row, before), node.fill(0, like=row))
     shape = shape_of(ends)
     return Strings(node.reshape(before, shape), node.reshape(lengths, shape), data)

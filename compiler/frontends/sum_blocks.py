@@ -28,9 +28,7 @@ def lay_blocks(
     batch, channels, taps, *places = shape_of(split)
     result: Value | None = None
     for tap in range(known_dim(taps)):
-        start = (0, 0, tap, *(0 for _ in places))
-        one = node.op("slice", split, start=start, limit=(batch, channels, tap + 1, *places))
-        one = node.reshape(one, (batch, channels, *places))
+        one = node.reshape(node.sliced(split, 2, tap, tap + 1), (batch, channels, *places))
         laid = _lay(node, one, _offsets(tap, block, dilations), image, strides, pads)  # type: ignore[arg-type]
         result = laid if result is None else node.op("add", result, laid)
     assert result is not None

@@ -363,6 +363,4 @@ class _Stacks:
         """What the steps that were taken have written of a stack for `capacity` steps."""
         hint = f"{self.node.proto.output[0]}_steps"
         taken = self.node.define_size(steps, hint, "the count of steps", 0, self.capacity)
-        shape = shape_of(stack)
-        start, stride = (0,) * len(shape), (1,) * len(shape)
-        return self.node.op("slice", stack, start=start, limit=(taken, *shape[1:]), stride=stride)
+        return self.node.sliced(stack, 0, 0, taken)

@@ -208,14 +208,10 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     trace, value = current(), value_of(x)
     if axis is None:
         value, axis = trace.reshape(value, (dims.product(shape_of(value)),)), 0
-    place, shape = trace.normalize_axis(axis, type_of(value).rank), list(shape_of(value))
+    place = trace.normalize_axis(axis, type_of(value).rank)
     if not isinstance(repeats, (int, np.integer, Size)):
-        return take(given(value), _repeated(value_of(repeats), shape[place]), axis=place)
-    times = as_dim(repeats)
-    column = trace.reshape(value, [*shape[: place + 1], 1, *shape[place + 1 :]])
-    wide = trace.broadcast_to(column, [*shape[: place + 1], times, *shape[place + 1 :]])
-    shape[place] = shape[place] * times
-    return given(trace.reshape(wide, shape))
+        return take(given(value), _repeated(value_of(repeats), shape_of(value)[place]), axis=place)
+    return given(trace.repeated(value, place, as_dim(repeats)))
 
 
 def _repeated(counts: Value, size: Dim) -> Tensor:

@@ -103,5 +103,5 @@ def _number(node: Node, index: int, default: float, element: str) -> Value:
 
 def _row(node: Node, places: Value, axis: int) -> Value:
     found = shape_of(places)[1]
-    row = node.op("slice", places, start=(axis, 0), limit=(axis + 1, found), stride=(1, 1))
+    row = node.sliced(places, 0, axis, axis + 1)
     return node.reshape(row, (found,))

@@ -100,11 +100,9 @@ def _parts(node: Node, x: Value) -> Pair:
     for a, b in ((1, count), (count, 2)):
         if not dims.prove_le(a, b):
             node.builder.append("assert", (), (), {"kind": "le", "a": a, "b": b})
-    start = (0,) * (len(shape) - 1)
 
     def part(first: Dim) -> Value:
-        limit = (*shape[:-1], first + 1)
-        return node.reshape(node.op("slice", x, start=(*start, first), limit=limit), shape[:-1])
+        return node.reshape(node.sliced(x, -1, first, first + 1), shape[:-1])
 
     real = part(0)
     if count == 1:
@@ -176,14 +174,14 @@ def mel_weight_matrix(node: Node) -> Value:
     edges = node.op("mul", _hertz(node, mels), filled(node, length + 1, mels))
     edges = node.op("floor", node.op("div", edges, filled(node, rate, edges)))
     half = length // 2 + 1
-    last = node.op("slice", edges, start=(bins + 1,), limit=(count,))
+    last = node.sliced(edges, 0, bins + 1, count)
     last = node.op("max", node.convert(node.reshape(last, ()), "i64"), node.size(half))
     node.require(last, half, "the greatest bin, that of upper_edge_hertz,")
     shape = (half, bins)
     left, center, right = (
         node.op(
             "broadcast",
-            node.op("slice", edges, start=(place,), limit=(place + bins,)),
+            node.sliced(edges, 0, place, place + bins),
             shape=shape,
             dimensions=(1,),
         )

@@ -101,15 +101,8 @@ def _spread_blocks(node: Node, x: Value, value: Value, block: int) -> Value:
             f"its scale or zero point is {value.type}, but axis {axis} of {x.type} has {blocks} "
             f"blocks of {block}: fix the model",
         )
-    wide = (*own[: axis + 1], block, *own[axis + 1 :])
-    kept = tuple(place for place in range(len(wide)) if place != axis + 1)
-    repeated = node.op("broadcast", value, shape=wide, dimensions=kept)
-    length = own[axis] * block
-    repeated = node.reshape(repeated, (*own[:axis], length, *own[axis + 1 :]))
-    if length != shape[axis]:
-        limit = (*own[:axis], shape[axis], *own[axis + 1 :])
-        repeated = node.op("slice", repeated, start=(0,) * len(own), limit=limit)
-    return node.broadcast_to(repeated, shape)
+    whole = node.repeated(value, axis, block)
+    return node.broadcast_to(node.sliced(whole, axis, 0, shape[axis]), shape)
 
 
 @lowering("DequantizeLinear")

@@ -148,21 +148,10 @@ class _Sizes:
     hidden: Dim
 
 
-def _part(node: Node, x: Value, axis: int, start: Dim, count: Dim) -> Value:
-    """`count` elements of x from `start` along an axis."""
-    shape = shape_of(x)
-    if start == 0 and shape[axis] == count:
-        return x
-    starts: list[Dim] = [0] * len(shape)
-    limits = list(shape)
-    starts[axis], limits[axis] = start, start + count
-    return node.op("slice", x, start=tuple(starts), limit=tuple(limits), stride=(1,) * len(shape))
-
-
 def _direction(node: Node, x: Value, number: int, axis: int = 0) -> Value:
     """What x holds for one direction, without that axis."""
     shape = shape_of(x)
-    part = _part(node, x, axis, number, 1)
+    part = node.sliced(x, axis, number, number + 1)
     return node.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
 
 
@@ -179,7 +168,7 @@ def _plus_row(node: Node, x: Value, row: Value) -> Value:
 def _gates(node: Node, x: Value, count: int, hidden: Dim) -> list[Value]:
     """The parts of the last axis, `hidden` elements each."""
     last = type_of(x).rank - 1
-    return [_part(node, x, last, hidden * place, hidden) for place in range(count)]
+    return [node.sliced(x, last, hidden * at, hidden * (at + 1)) for at in range(count)]
 
 
 class _Recurrence:
@@ -221,7 +210,7 @@ class _Recurrence:
             return zero, zero
         both = self.node.agree(both, (len(self.backward), count * 2))
         row = _direction(self.node, both, number)
-        return _part(self.node, row, 0, 0, count), _part(self.node, row, 0, count, count)
+        return self.node.sliced(row, 0, 0, count), self.node.sliced(row, 0, count, 2 * count)
 
     def initial(self, place: int, number: int) -> Value:
         """The first state of a direction, from input `place`: [batch, hidden]."""
@@ -369,15 +358,15 @@ class _GruCell:
         input_bias, state_bias = op.bias(number)
         # The bias of the state adds to that of the input, except where the reset gate scales it.
         kept = self.hidden * (2 if self.reset_behind else 3)
-        added = _part(node, state_bias, 0, 0, kept)
+        added = node.sliced(state_bias, 0, 0, kept)
         if self.reset_behind:
             rest = node.full(0, type_of(op.x).dtype, (self.hidden,))
             added = node.op("concatenate", added, rest, axis=0)
-        self.hidden_bias = _part(node, state_bias, 0, self.hidden * 2, self.hidden)
+        self.hidden_bias = node.sliced(state_bias, 0, self.hidden * 2, self.hidden * 3)
         bias = node.op("add", input_bias, added)
         self.gates = _plus_row(node, _product(node, op.x, w), bias)
-        self.first_r = _part(node, self.r, 0, 0, self.hidden * 2)
-        self.last_r = _part(node, self.r, 0, self.hidden * 2, self.hidden)
+        self.first_r = node.sliced(self.r, 0, 0, self.hidden * 2)
+        self.last_r = node.sliced(self.r, 0, self.hidden * 2, self.hidden * 3)
 
     def step(self, inner: Node, row: Value, state: Sequence[Value]) -> list[Value]:
         (h,) = state

@@ -150,7 +150,7 @@ def _resize(
         known = isinstance(size, int) and isinstance(wanted, int) and not isinstance(scale, Value)
         if not known or any(isinstance(each, Value) for each in part):
             if not sizes and _repeats(node, scale, kind, mode, rounding):
-                x = _repeat(node, x, axis, int(scale))  # type: ignore[arg-type]
+                x = node.repeated(x, axis, int(scale))  # type: ignore[arg-type]
                 continue
             x, mask = _resize_symbolic(node, x, axis, wanted, scale, part, mode, rounding)
         else:
@@ -285,15 +285,6 @@ def _repeats(node: Node, scale: Number, kind: str, mode: str, rounding: str) -> 
     plain = half or (mode == "asymmetric" and rounding == "floor")
     whole = not isinstance(scale, Value) and scale >= 1 and scale == int(scale)
     return kind == "nearest" and plain and whole
-
-
-def _repeat(node: Node, x: Value, axis: int, times: int) -> Value:
-    """An axis of symbolic size, each element so many times."""
-    shape = shape_of(x)
-    wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
-    kept = tuple(place for place in range(len(wide)) if place != axis + 1)
-    x = node.op("broadcast", x, shape=wide, dimensions=kept)
-    return node.op("reshape", x, shape=(*shape[:axis], shape[axis] * times, *shape[axis + 1 :]))
 
 
 def _extrapolate(node: Node, x: Value, outside: list[tuple[int, Value]]) -> Value:

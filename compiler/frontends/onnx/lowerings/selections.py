@@ -96,7 +96,7 @@ def _unique_numbers(node: Node, x: Value) -> tuple[Value, Value, Value]:
     _, inverse = _sort(node, [origin, group])
     after = node.op("concatenate", begins, node.reshape(node.size(count), (1,)), axis=0)
     distinct = shape_of(begins)[0]
-    ends = node.op("slice", after, start=(1,), limit=(distinct + 1,), stride=(1,))
+    ends = node.sliced(after, 0, 1, distinct + 1)
     return _take(node, origin, begins), inverse, node.op("sub", ends, begins)
 
 

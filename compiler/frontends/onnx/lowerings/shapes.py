@@ -283,11 +283,7 @@ def split(node: Node) -> tuple[Value, ...]:
     parts: list[Value] = []
     begin: Dim = 0
     for count in sizes:
-        start: list[Dim] = [0] * type_of(x).rank
-        limit = list(shape_of(x))
-        start[axis], limit[axis] = begin, begin + count
-        stride = (1,) * len(start)
-        parts.append(node.op("slice", x, start=tuple(start), limit=tuple(limit), stride=stride))
+        parts.append(node.sliced(x, axis, begin, begin + count))
         begin = begin + count
     fixed = isinstance(begin, int) and isinstance(dim, int) and begin != dim
     unsupported(fixed, f"its parts {sizes} sum to {begin}, but dim {axis} is {dim}")

@@ -85,7 +85,7 @@ def string_concat(node: Node) -> Strings:
     )
     ends, data = pack(node, Strings(starts, lengths, a.data), node.count)
     total = node.reduce(lengths, [rank], "add")
-    last = node.op("slice", ends, start=(*[0] * rank, 1), limit=(*shape, 2))
+    last = node.sliced(ends, rank, 1, 2)
     return Strings(node.op("sub", node.reshape(last, shape), total), total, data)
 
 
@@ -119,7 +119,7 @@ def string_normalizer(node: Node) -> Strings:
     for each in (changed.starts, changed.lengths):
         taken = node.op("take", flat(node, each), places, axis=0, mode="check")
         taken = node.op("concatenate", taken, node.constant([0], "i64"), axis=0)
-        taken = node.op("slice", taken, start=(0,), limit=(kept,))
+        taken = node.sliced(taken, 0, 0, kept)
         columns.append(node.reshape(taken, (*own[:-1], kept)))
     starts, lengths = columns
     return Strings(starts, lengths, changed.data)

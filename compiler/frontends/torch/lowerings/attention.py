@@ -75,11 +75,8 @@ def flash_attention(
 
 def _repeated(c: Context, x: Value, q: Value) -> Value:
     """Each head as often as it serves heads of q."""
-    *batch, heads, length, width = shape_of(x)
-    times = dims.floordiv(shape_of(q)[-3], heads)
-    column = c.reshape(x, (*batch, heads, 1, length, width))
-    wide = c.broadcast_to(column, (*batch, heads, times, length, width))
-    return c.reshape(wide, (*batch, heads * times, length, width))
+    times = dims.floordiv(shape_of(q)[-3], shape_of(x)[-3])
+    return c.repeated(x, type_of(x).rank - 3, times)
 
 
 def _masked(c: Context, scores: Value, mask: Value | None, is_causal: bool) -> Value:

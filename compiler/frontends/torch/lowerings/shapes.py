@@ -178,11 +178,7 @@ def repeat_elements(
 ) -> Value:
     if dim is None:
         x, dim = c.reshape(x, (dims.product(shape_of(x)),)), 0
-    axis, shape = c.axis(dim, x), list(shape_of(x))
-    wide = [*shape[: axis + 1], times, *shape[axis + 1 :]]
-    column = c.reshape(x, [*shape[: axis + 1], 1, *shape[axis + 1 :]])
-    shape[axis] = shape[axis] * times
-    return c.reshape(c.broadcast_to(column, wide), shape)
+    return c.repeated(x, c.axis(dim, x), times)
 
 
 @lowering("aten.flip.default")

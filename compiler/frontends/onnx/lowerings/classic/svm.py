@@ -202,8 +202,7 @@ def _improve(node: Node, values: Sequence[Value], quadratic: Value, classes: int
         return node.op("broadcast", x, shape=(rows, classes), dimensions=(0,))
 
     def part(x: Value, place: int) -> Value:
-        cut = node.op("slice", x, start=(0, place), limit=(rows, place + 1))
-        return node.reshape(cut, (rows,))
+        return node.reshape(node.sliced(x, 1, place, place + 1), (rows,))
 
     spread = node.op("broadcast", p, shape=wide, dimensions=(0, 2))
     products = node.reduce(node.op("mul", quadratic, spread), [2], "add")
@@ -214,8 +213,7 @@ def _improve(node: Node, values: Sequence[Value], quadratic: Value, classes: int
     )
     new = p
     for place in range(classes):
-        line = node.op("slice", quadratic, start=(0, place, 0), limit=(rows, place + 1, classes))
-        line = node.reshape(line, (rows, classes))
+        line = node.reshape(node.sliced(quadratic, 1, place, place + 1), (rows, classes))
         own = part(line, place)
         difference = node.op("div", node.op("sub", total, part(products, place)), own)
         one = _add(node, difference, 1)

@@ -31,13 +31,9 @@ def silu(node: Node, x: Value) -> Value:
 
 def halves(node: Node, x: Value) -> tuple[Value, Value]:
     """The first and the second half of the last axis."""
-    shape = shape_of(x)
-    width = shape[-1]
+    width = shape_of(x)[-1]
     unsupported(not isinstance(width, int) or width % 2 != 0, f"its last dim {width} has no half")
-    middle, start = (*shape[:-1], width // 2), (0,) * len(shape)
-    left = node.op("slice", x, start=start, limit=middle)
-    right = node.op("slice", x, start=(*start[:-1], width // 2), limit=shape)
-    return left, right
+    return node.sliced(x, -1, 0, width // 2), node.sliced(x, -1, width // 2, width)
 
 
 @lowering("BiasGelu", domain=MICROSOFT)

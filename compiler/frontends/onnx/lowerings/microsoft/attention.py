@@ -26,7 +26,6 @@ __all__ = [
     "heads_of",
     "mask_of",
     "merge_heads",
-    "part",
     "positions",
     "scale_of",
     "write_rows",
@@ -47,15 +46,6 @@ def merge_heads(node: Node, x: Value) -> Value:
     """[batch, heads, sequence, size] as [batch, sequence, heads * size]."""
     batch, heads, length, size = shape_of(x)
     return node.reshape(node.transpose(x, (0, 2, 1, 3)), (batch, length, heads * size))
-
-
-def part(node: Node, x: Value, start: Dim, limit: Dim, axis: int = -1) -> Value:
-    """Elements start to limit of one axis."""
-    shape = shape_of(x)
-    axis %= len(shape)
-    first = tuple(start if each == axis else 0 for each in range(len(shape)))
-    last = tuple(limit if each == axis else dim for each, dim in enumerate(shape))
-    return node.op("slice", x, start=first, limit=last)
 
 
 def scale_of(node: Node, size: Dim) -> float:
@@ -165,7 +155,7 @@ def _weights(node: Node, scores: Value, softmax: Softmax, split: Sequence[Dim]) 
         sinks = node.broadcast_to(column, (*split[:-1], 1))
     joined = node.op("concatenate", rows, sinks, axis=4)
     weights = lower_as(node, "Softmax", [joined], {"axis": -1})
-    return node.reshape(part(node, weights, 0, split[-1]), shape_of(scores))
+    return node.reshape(node.sliced(weights, -1, 0, split[-1]), shape_of(scores))
 
 
 def write_rows(node: Node, buffer: Value, rows: Value, starts: Value) -> Value:

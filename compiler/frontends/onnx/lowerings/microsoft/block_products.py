@@ -6,9 +6,7 @@ from __future__ import annotations
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add, silu
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.lowerings.microsoft.block_quantized import (
-    spread_blocks,
     times_blocks,
     unpacked,
 )
@@ -89,7 +87,7 @@ def _scaled(node: Node, wide: Value, scales: Value, block: int) -> Value:
     """Rows times scales f32[n, blocks] of runs of `block_size`; the last may be cut short."""
     size, length = node.integer("block_size", block), shape_of(wide)[1]
     size = min(size, length) if isinstance(length, int) else size
-    spread = part(node, spread_blocks(node, scales, size, 1), 0, length)
+    spread = node.sliced(node.repeated(scales, 1, size), -1, 0, length)
     return node.op("mul", wide, spread)
 
 

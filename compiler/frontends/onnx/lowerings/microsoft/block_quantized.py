@@ -9,7 +9,6 @@ from __future__ import annotations
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.lowerings.quantization import check_scales
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
@@ -17,7 +16,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, known_dim, product
 from ingot.hal.spec import dtype
 
-__all__ = ["spread_blocks", "times_blocks", "unpacked", "weight_of_blocks"]
+__all__ = ["times_blocks", "unpacked", "weight_of_blocks"]
 
 _NF4 = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
@@ -39,15 +38,6 @@ def unpacked(node: Node, packed: Value, bits: int) -> Value:
     return node.op("unpack", flat, dtype=dtype(f"u{bits}"), shape=shape)
 
 
-def spread_blocks(node: Node, x: Value, block: int, axis: int) -> Value:
-    """Each element of an axis so many times."""
-    shape = shape_of(x)
-    wide = (*shape[: axis + 1], block, *shape[axis + 1 :])
-    kept = tuple(place for place in range(len(wide)) if place != axis + 1)
-    repeated = node.op("broadcast", x, shape=wide, dimensions=kept)
-    return node.reshape(repeated, (*shape[:axis], shape[axis] * block, *shape[axis + 1 :]))
-
-
 def weight_of_blocks(
     node: Node, codes: Value, scales: Value, zeros: Value | None, bits: int, spread: int
 ) -> Value:
@@ -60,9 +50,9 @@ def weight_of_blocks(
         points = node.fill(1 << (bits - 1), like=wide)
     else:
         if not type_of(zeros).dtype.is_float:
-            zeros = part(node, unpacked(node, zeros, bits), 0, blocks)
-        points = spread_blocks(node, node.convert(zeros, "f32"), spread, axis)
-    factors = spread_blocks(node, node.convert(scales, "f32"), spread, axis)
+            zeros = node.sliced(unpacked(node, zeros, bits), -1, 0, blocks)
+        points = node.repeated(node.convert(zeros, "f32"), axis, spread)
+    factors = node.repeated(node.convert(scales, "f32"), axis, spread)
     return node.op("mul", node.op("sub", wide, points), factors)
 
 
@@ -96,7 +86,7 @@ def times_blocks(node: Node) -> Value:
     codes = unpacked(node, node.reshape(packed, (n, blocks * block * bits // 8)), bits)
     groups = node.optional(4)
     if groups is not None:
-        weight = _of_groups(node, codes, scales, zeros, bits, part(node, groups, 0, k))
+        weight = _of_groups(node, codes, scales, zeros, bits, node.sliced(groups, -1, 0, k))
     else:
         weight = weight_of_blocks(node, codes, scales, zeros, bits, block)
         x = _longer(node, x, blocks * block)
@@ -133,10 +123,10 @@ def _of_groups(
         return node.op("take", value, groups, axis=1, mode="check")
 
     if zeros is not None and not type_of(zeros).dtype.is_float:
-        zeros = part(node, unpacked(node, zeros, bits), 0, shape_of(scales)[1])
+        zeros = node.sliced(unpacked(node, zeros, bits), -1, 0, shape_of(scales)[1])
     if zeros is not None:
         zeros = node.convert(column(zeros), "f32")
-    codes = part(node, codes, 0, shape_of(groups)[0])
+    codes = node.sliced(codes, -1, 0, shape_of(groups)[0])
     return weight_of_blocks(node, codes, column(scales), zeros, bits, 1)
 
 
@@ -154,15 +144,15 @@ def matmul_fp_q4(node: Node) -> Value:
     head, blocks = 4 + kind, -(-k // 32)
     packed = node.agree(packed, (n * blocks * (head + 16),))
     packed = node.reshape(packed, (n, blocks, head + 16))
-    scales = node.reshape(part(node, packed, 0, 4), (n, blocks, 1, 4))
+    scales = node.reshape(node.sliced(packed, -1, 0, 4), (n, blocks, 1, 4))
     scales = node.reshape(node.op("reinterpret", scales, dtype=dtype("f32")), (n, blocks))
-    zeros = node.convert(node.reshape(part(node, packed, 4, 5), (n, blocks)), "f32")
-    halves = part(node, packed, head, head + 16)
+    zeros = node.convert(node.reshape(node.sliced(packed, -1, 4, 5), (n, blocks)), "f32")
+    halves = node.sliced(packed, -1, head, head + 16)
     four, low = node.fill(4, like=halves), node.fill(15, like=halves)
     pair = (node.op("and", halves, low), node.op("shift_right_logical", halves, four))
     codes = node.reshape(node.op("concatenate", *pair, axis=2), (n, blocks * 32))
     weight = weight_of_blocks(node, codes, scales, zeros if kind else None, 4, 32)
-    weight = node.transpose(part(node, weight, 0, k), (1, 0))
+    weight = node.transpose(node.sliced(weight, -1, 0, k), (1, 0))
     return matmul(node, x, weight, type_of(x).dtype)
 
 
@@ -178,10 +168,10 @@ def matmul_bnb4(node: Node) -> Value:
     halves = [node.op("shift_right_logical", packed, four), node.op("and", packed, low)]
     pairs = [node.reshape(each, (*shape_of(packed), 1)) for each in halves]
     codes = node.op("concatenate", *pairs, axis=len(shape_of(packed)))
-    codes = part(node, node.reshape(codes, (product(shape_of(codes)),)), 0, n * k)
+    codes = node.sliced(node.reshape(codes, (product(shape_of(codes)),)), -1, 0, n * k)
     numbers = node.op("take", node.constant(table, "f32"), codes, axis=0, mode="clamp")
-    factors = spread_blocks(node, node.convert(scales, "f32"), block, 0)
-    weight = node.op("mul", numbers, part(node, factors, 0, n * k))
+    factors = node.repeated(node.convert(scales, "f32"), 0, block)
+    weight = node.op("mul", numbers, node.sliced(factors, -1, 0, n * k))
     weight = narrow(node, node.reshape(weight, (n, k)), x)
     if node.integer("transB", 1):
         weight = node.transpose(weight, (1, 0))
@@ -202,7 +192,7 @@ def gather_block_quantized(node: Node) -> Value:
         middle = 1 << (bits - 1)
         data = unpacked(node, data, bits)
         if zeros is not None:
-            zeros = part(node, unpacked(node, zeros, bits), 0, shape_of(scales)[-1])
+            zeros = node.sliced(unpacked(node, zeros, bits), -1, 0, shape_of(scales)[-1])
     block = node.integer("block_size", 128) or known_dim(shape_of(data)[axis])
     count = shape_of(data)[gathered]
     number, is_there = _index_of(node, indices, count)
@@ -214,7 +204,7 @@ def gather_block_quantized(node: Node) -> Value:
         return node.op("take", x, number, axis=gathered, mode="clamp")
 
     def spread(x: Value) -> Value:
-        return _cut(node, spread_blocks(node, x, block, place), shape_of(codes), place)
+        return _cut(node, node.repeated(x, place, block), shape_of(codes), place)
 
     codes = data if split else look_up(data)
     place = axis + type_of(indices).rank - 1 if axis > gathered else axis
@@ -249,5 +239,5 @@ def _index_of(node: Node, indices: Value, count: Dim) -> tuple[Value, Value]:
 def _cut(node: Node, x: Value, like: tuple[Dim, ...], axis: int) -> Value:
     """What was spread in blocks, as long as the numbers themselves, and as wide."""
     if shape_of(x)[axis] != like[axis]:
-        x = part(node, x, 0, like[axis], axis)
+        x = node.sliced(x, axis, 0, like[axis])
     return node.broadcast_to(x, like)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.onnx.lowerings.elementwise import widen
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part, positions
+from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import positions
 from ingot.compiler.frontends.onnx.lowerings.microsoft.block_quantized import unpacked
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.ir import Value
@@ -50,7 +50,7 @@ class Codes:
         unsupported(known_dim(size) % 2 != 0, f"its heads of {size} codes end within a byte")
         codes = node.convert(node.op("sub", codes, low), "u8")
         pairs = node.reshape(codes, (*outer, known_dim(size) // 2, 2))
-        first, second = (part(node, pairs, at, at + 1) for at in (0, 1))
+        first, second = (node.sliced(pairs, -1, at, at + 1) for at in (0, 1))
         second = node.op("shift_left", second, node.fill(4, like=second))
         return node.reshape(node.op("or", first, second), (*outer, known_dim(size) // 2))
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add, halves, silu
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.lowerings.microsoft.block_packed import numbers_of_rows
 from ingot.compiler.frontends.onnx.lowerings.microsoft.block_quantized import (
     unpacked,
@@ -119,7 +118,7 @@ def _coded(node: Node, at: int, zeros_at: int, place: int) -> _Layer:
     if type_of(scales).rank == 2:
         scales = node.reshape(scales, (*shape_of(scales), 1))
         if zeros is not None:  # one per row, packed along the rows
-            rows = part(node, unpacked(node, zeros, bits), 0, shape_of(scales)[1])
+            rows = node.sliced(unpacked(node, zeros, bits), -1, 0, shape_of(scales)[1])
             zeros = node.convert(node.reshape(rows, shape_of(scales)), "f32")
     spread = inputs // shape_of(scales)[2]
     unsupported(not isinstance(spread, int), f"its weight {packed.type} has no known width")
@@ -239,7 +238,7 @@ def _gated(
         tokens, width = shape_of(both)
         pairs = node.reshape(both, (tokens, width // 2, 2))
         gate, rest = (
-            node.reshape(part(node, pairs, at, at + 1), (tokens, width // 2)) for at in (0, 1)
+            node.reshape(node.sliced(pairs, -1, at, at + 1), (tokens, width // 2)) for at in (0, 1)
         )
     elif fusion == 2:
         gate, rest = halves(node, both)

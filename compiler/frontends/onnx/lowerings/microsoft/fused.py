@@ -13,7 +13,6 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import (
     halves,
     swiglu_of,
 )
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.lowerings.microsoft.normalizations import (
     channels_first,
     channels_last,
@@ -117,8 +116,8 @@ def router_and_gate(node: Node) -> tuple[Value, Value]:
     x = node.input(0)
     product = matmul(node, x, node.input(1), type_of(x).dtype)
     width = shape_of(product)[-1]
-    gate, up = halves(node, widen(node, part(node, product, size, width)))
-    return part(node, product, 0, size), narrow(node, swiglu_of(node, gate, up), x)
+    gate, up = halves(node, widen(node, node.sliced(product, -1, size, width)))
+    return node.sliced(product, -1, 0, size), narrow(node, swiglu_of(node, gate, up), x)
 
 
 @lowering("GemmFastGelu", domain=MICROSOFT)

@@ -17,7 +17,6 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
     heads_of,
     mask_of,
     merge_heads,
-    part,
     positions,
     scale_of,
     write_rows,
@@ -104,7 +103,7 @@ def split(node: Node) -> tuple[Value, Value, Value]:
         )
         split = heads_of(node, q, heads + 2 * groups)
         ends = (0, heads, heads + groups, heads + 2 * groups)
-        q, k, v = (part(node, split, a, b, 2) for a, b in pairwise(ends))
+        q, k, v = (node.sliced(split, 2, a, b) for a, b in pairwise(ends))
     else:
         q, k, v = (heads_of(node, each, n) for each, n in ((q, heads), (k, groups), (v, groups)))
     norms = node.optional(14), node.optional(15)
@@ -183,7 +182,7 @@ def _extended(
     if has_room or _keeps_length(node, output):
         cache = write_rows(node, past, new, lengths.before)
         read = node.define_size(total, "total_sequence_length", "total_sequence_length", 1, room)
-        return part(node, cache, 0, read, 2), cache
+        return node.sliced(cache, 2, 0, read), cache
     if isinstance(total, Value):
         node.require(total, room + length, "total_sequence_length")
     else:

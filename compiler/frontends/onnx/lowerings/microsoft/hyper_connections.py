@@ -6,7 +6,6 @@ from __future__ import annotations
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
@@ -136,21 +135,22 @@ def hash_ngrams(node: Node) -> tuple[Value, Value]:
     fill, past = node.optional(5), node.optional(3)
     fill = node.constant(node.integer("pad_id", 0), type) if fill is None else fill
     fill = node.broadcast_to(node.reshape(fill, (1, 1)), (batch, tokens + most - 1))
-    past = part(node, fill, 0, most - 1) if past is None else past
+    past = node.sliced(fill, -1, 0, most - 1) if past is None else past
     row = node.op("concatenate", node.agree(past, (batch, most - 1)), ids, axis=1)
     ends = _ends(node, row, fill)
-    fill = part(node, fill, 0, tokens)
+    fill = node.sliced(fill, -1, 0, tokens)
     mixed, hashes, is_over = None, [], node.full(0, "i1", (batch, tokens))
     for shift, start in enumerate(reversed(range(most))):
-        seen = part(node, row, start, start + tokens)
+        seen = node.sliced(row, -1, start, start + tokens)
         for first in ends if shift else ():
-            is_over = node.op("or", is_over, part(node, first, start, start + tokens))
+            is_over = node.op("or", is_over, node.sliced(first, -1, start, start + tokens))
         seen = node.op("select", is_over, fill, seen)
-        term = node.op("mul", *node.broadcast(seen, part(node, node.input(1), shift, shift + 1)))
+        factor = node.sliced(node.input(1), -1, shift, shift + 1)
+        term = node.op("mul", *node.broadcast(seen, factor))
         mixed = term if mixed is None else node.op("xor", mixed, term)
         hashes += [node.reshape(mixed, (batch, tokens, 1))] * (heads if shift else 0)
     found = lower_as(node, "Mod", [node.op("concatenate", *hashes, axis=2), node.input(2)], {})
-    return add(node, found, node.optional(4)), part(node, row, tokens, tokens + most - 1)
+    return add(node, found, node.optional(4)), node.sliced(row, -1, tokens, tokens + most - 1)
 
 
 def _ends(node: Node, row: Value, fill: Value) -> list[Value]:
@@ -165,7 +165,8 @@ def _ends(node: Node, row: Value, fill: Value) -> list[Value]:
         past = length - shape_of(segments)[1]
         zeros = node.full(0, type_of(segments).dtype, (batch, past))
         line = node.op("concatenate", zeros, segments, axis=1)
-        differs = node.compare("ne", part(node, line, 0, length - 1), part(node, line, 1, length))
+        neighbours = (node.sliced(line, 1, at, length - 1 + at) for at in (0, 1))
+        differs = node.compare("ne", *neighbours)
         place = node.op("iota", dtype=dtype("i64"), shape=(batch, length - 1), axis=1)
         is_past = node.compare("lt", place, node.broadcast_to(node.size(past), shape_of(place)))
         ends.append(node.op("and", differs, node.op("not", is_past)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.node import Node, shape_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value
@@ -45,7 +44,7 @@ def _places(node: Node, boxes: Value, side: int, length: Dim, count: Dim) -> Val
     """Where along an axis of the image the points of each box are, f32[n, count]."""
     shape = (shape_of(boxes)[0], count)
     low, high = (
-        node.broadcast_to(part(node, boxes, at, at + 1, 1), shape) for at in (side, side + 2)
+        node.broadcast_to(node.sliced(boxes, 1, at, at + 1), shape) for at in (side, side + 2)
     )
     last = node.broadcast_to(node.size(length - 1, "f32"), shape)
     if count == 1:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ingot.compiler.frontends.emitter import Emitter
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
-from ingot.compiler.frontends.onnx.lowerings.microsoft.block_quantized import spread_blocks
 from ingot.compiler.frontends.onnx.lowerings.microsoft.ragged import captured, spans_of
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
@@ -133,7 +131,7 @@ def gated_delta_net(node: Node) -> tuple[Value, Value, Value | None]:
     if node.integer("qk_l2_norm", 0):
         query, key = (_unit(node, x) for x in (query, key))
     shared = known_dim(heads) // known_dim(shape_of(key)[2])
-    query, wide = (spread_blocks(node, x, shared, 2) for x in (query, key))
+    query, wide = (node.repeated(x, 2, shared) for x in (query, key))
     decay = (
         None
         if node.optional(4) is None
@@ -180,7 +178,7 @@ def _parts(node: Node) -> list[Value]:
     unsupported(not fits, f"its query {type_of(joined)} does not hold what its state has")
     ends = (0, count * size, 2 * count * size, whole)
     return [
-        node.reshape(part(node, joined, a, b), (*outer, (b - a) // each, each))
+        node.reshape(node.sliced(joined, -1, a, b), (*outer, (b - a) // each, each))
         for (a, b), each in zip(pairwise(ends), (size, size, width), strict=True)
     ]
 

@@ -11,7 +11,6 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
     heads_of,
     mask_of,
     merge_heads,
-    part,
     positions,
     scale_of,
     write_rows,
@@ -55,14 +54,14 @@ def attend_projected(
     widths = sizes or (known_dim(width) // 3,) * 3
     ends = (0, widths[0], widths[0] + widths[1], sum(widths))
     q, k, v = (
-        node.transpose(heads_of(node, part(node, projected, a, b), heads), (0, 2, 1, 3))
+        node.transpose(heads_of(node, node.sliced(projected, -1, a, b), heads), (0, 2, 1, 3))
         for a, b in pairwise(ends)
     )
     offset: Dim = 0
     present: Value | None = None
     if past is not None:
         shape = shape_of(past)
-        both = [node.reshape(part(node, past, at, at + 1, 0), shape[1:]) for at in (0, 1)]
+        both = [node.reshape(node.sliced(past, 0, at, at + 1), shape[1:]) for at in (0, 1)]
         k, cache_k, offset = _join_cache(node, k, both[0], used)
         v, cache_v, _ = _join_cache(node, v, both[1], used)
         caches = [node.reshape(each, (1, *shape_of(each))) for each in (cache_k, cache_v)]
@@ -91,7 +90,7 @@ def _join_cache(
     )
     starts = node.broadcast_to(node.size(before, "i32"), (batch,))
     cache = write_rows(node, past, new, starts)
-    return part(node, cache, 0, before + length, 2), cache, before
+    return node.sliced(cache, 2, 0, before + length), cache, before
 
 
 def _element(node: Node, value: Value) -> Dim | Value:
@@ -125,7 +124,7 @@ def _padding_mask(node: Node, mask: Value, q: Value, keys: Dim, offset: Dim) -> 
         allowed = _between_ends(node, mask, batch, keys)
     else:
         if rank == 4:
-            mask = part(node, part(node, mask, offset, offset + length, 2), 0, keys, 3)
+            mask = node.sliced(node.sliced(mask, 2, offset, offset + length), 3, 0, keys)
         elif rank == 3:
             own = shape_of(mask)
             mask = node.reshape(mask, (own[0], 1, *own[1:]))
@@ -142,11 +141,11 @@ def _between_ends(node: Node, mask: Value, batch: Dim, keys: Dim) -> Value:
     shape, count = (batch, 1, 1, keys), shape_of(mask)[0]
     key = positions(node, shape, 3)
     has_more = count != batch and dims.bounds(count - batch)[0] > 0
-    ends = part(node, mask, 0, batch) if has_more else node.agree_on(mask, 0, batch)
+    ends = node.sliced(mask, -1, 0, batch) if has_more else node.agree_on(mask, 0, batch)
     ends = node.convert(node.reshape(ends, (batch, 1, 1, 1)), "i32")
     allowed = node.compare("lt", key, node.broadcast_to(ends, shape))
     if count == 2 * batch:
-        starts = node.reshape(part(node, mask, batch, count), (batch, 1, 1, 1))
+        starts = node.reshape(node.sliced(mask, -1, batch, count), (batch, 1, 1, 1))
         starts = node.broadcast_to(node.convert(starts, "i32"), shape)
         allowed = node.op("and", allowed, node.compare("ge", key, starts))
     return allowed
@@ -184,7 +183,7 @@ def decoder_attention(node: Node) -> tuple[Value | None, ...]:
 
     def project(x: Value, matrix: Value, at: int) -> Value:
         made = matmul(node, node.transpose(x, (1, 0, 2)), matrix, type_of(x).dtype)
-        made = add(node, made, part(node, bias, at * width, (at + 1) * width))
+        made = add(node, made, node.sliced(bias, -1, at * width, (at + 1) * width))
         heads = heads_of(node, made, node.integer("num_heads", 1))
         return node.transpose(heads, (0, 2, 1, 3))
 
@@ -194,7 +193,7 @@ def decoder_attention(node: Node) -> tuple[Value | None, ...]:
     else:
         source = other if is_static else query
         k, v = (
-            project(source, part(node, weight, at * width, (at + 1) * width), at + 1)
+            project(source, node.sliced(weight, -1, at * width, (at + 1) * width), at + 1)
             for at in (0, 1)
         )
         if has_past:
@@ -234,14 +233,14 @@ def _operands(node: Node, bias: Value | None) -> tuple[Value, Value, Value]:
     heads = node.integer("num_heads", 1)
     q, k, v = node.input(0), node.optional(1), node.optional(2)
     if type_of(q).rank == 5:
-        split = [part(node, q, at, at + 1, 3) for at in range(3)]
+        split = [node.sliced(q, 3, at, at + 1) for at in range(3)]
     elif k is None:
         width = shape_of(q)[2]
         unsupported(not isinstance(width, int) or width % 3 != 0, f"its query is {q.type}")
         third = known_dim(width) // 3
-        split = [part(node, q, at * third, (at + 1) * third) for at in range(3)]
+        split = [node.sliced(q, -1, at * third, (at + 1) * third) for at in range(3)]
     elif v is None:
-        split = [q, *(part(node, k, at, at + 1, 3) for at in range(2))]
+        split = [q, *(node.sliced(k, 3, at, at + 1) for at in range(2))]
     else:
         split = [q, k, v]
     return _biased(node, split, heads, bias)
@@ -261,7 +260,7 @@ def _biased(
             each = node.reshape(each, (batch, length, heads * size))
         width = shape_of(each)[2]
         if bias is not None:
-            each = add(node, each, part(node, bias, start, start + width))
+            each = add(node, each, node.sliced(bias, -1, start, start + width))
         start = start + width
         results.append(node.transpose(heads_of(node, each, heads), (0, 2, 1, 3)))
     q, k, v = results

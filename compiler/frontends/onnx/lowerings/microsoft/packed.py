@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.lowerings.microsoft.multi_head import attend_projected
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
@@ -58,7 +57,7 @@ def _restored(node: Node, x: Value, places: Value) -> Value:
 def _places(node: Node, places: Value, tokens: Dim) -> Value:
     """Where each token stood, i32[tokens]."""
     batch, length = shape_of(places)
-    return part(node, node.reshape(places, (batch * length,)), 0, tokens)
+    return node.sliced(node.reshape(places, (batch * length,)), -1, 0, tokens)
 
 
 @lowering("PackedAttention", domain=MICROSOFT)
@@ -90,7 +89,7 @@ def _attended(node: Node, projected: Value, first: int) -> Value:
     places, starts, bias = node.input(first), node.input(first + 1), node.optional(first + 2)
     batch = shape_of(places)[0]
     starts = node.agree(node.convert(starts, "i32"), (batch + 1,))
-    lengths = node.op("sub", part(node, starts, 1, batch + 1), part(node, starts, 0, batch))
+    lengths = node.op("sub", *(node.sliced(starts, 0, at, batch + at) for at in (1, 0)))
     padded = _restored(node, projected, places)
     result, _ = attend_projected(node, padded, lengths, None, bias)
     batch, length, size = shape_of(result)

@@ -7,7 +7,7 @@ import math
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import heads_of, part, positions
+from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import heads_of, positions
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value
@@ -68,7 +68,7 @@ def gated_relative_position_bias(node: Node) -> Value:
     batch, _, length, width = shape_of(gates)
     pairs = node.reshape(gates, (batch, heads, length, 2, width // 2))
     pairs = node.op("logistic", node.reduce(pairs, [4], "add"))
-    u, r = part(node, pairs, 0, 1), part(node, pairs, 1, 2)
+    u, r = node.sliced(pairs, -1, 0, 1), node.sliced(pairs, -1, 1, 2)
     one = node.constant(1.0, dtype("f32"))
     inner = node.op("mul", *node.broadcast(r, widen(node, node.input(5))))
     inner = node.op("sub", *node.broadcast(inner, one))

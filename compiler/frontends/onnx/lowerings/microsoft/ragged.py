@@ -11,7 +11,6 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
     Softmax,
     attend,
     mask_of,
-    part,
     positions,
     scale_of,
 )
@@ -32,7 +31,7 @@ def spans_of(node: Node, starts: Value, total: Dim) -> Spans:
     if key not in node.remembered:
         texts = shape_of(starts)[0] - 1
         wide = node.convert(starts, "i64")
-        counts = node.op("sub", part(node, wide, 1, texts + 1), part(node, wide, 0, texts))
+        counts = node.op("sub", *(node.sliced(wide, 0, at, texts + at) for at in (1, 0)))
         what = "the greatest number of tokens of a text"
         longest = node.define_size(node.reduce(counts, [0], "max"), "longest", what, 0, total)
         node.require(node.reduce(counts, [0], "add"), total, "the number of tokens of all texts")
@@ -73,7 +72,7 @@ def causal_convolution(node: Node) -> tuple[Value, Value, Value | None]:
     sums = None if node.optional(3) is None else widen(node, node.input(3))
     for tap in range(taps):
         seen = samples.before((taps - 1 - tap) * step)
-        factor = node.reshape(widen(node, part(node, weight, tap, tap + 1)), (channels,))
+        factor = node.reshape(widen(node, node.sliced(weight, -1, tap, tap + 1)), (channels,))
         sums = add(node, node.op("mul", *node.broadcast(widen(node, seen), factor)), sums)
     assert sums is not None
     result = narrow(node, sums if kind == "none" else silu(node, sums), x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import heads_of, part
+from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import heads_of
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value
@@ -30,12 +30,12 @@ def rotate(node: Node, x: Value, cos: Value, sin: Value, *, interleaved: bool) -
         )
         for each in (cos, sin)
     )
-    turned = part(node, wide, 0, 2 * half)
+    turned = node.sliced(wide, -1, 0, 2 * half)
     if interleaved:
         pairs = node.reshape(turned, (*shape[:3], half, 2))
-        a, b = (node.reshape(part(node, pairs, i, i + 1), (*shape[:3], half)) for i in (0, 1))
+        a, b = (node.reshape(node.sliced(pairs, -1, i, i + 1), (*shape[:3], half)) for i in (0, 1))
     else:
-        a, b = part(node, turned, 0, half), part(node, turned, half, 2 * half)
+        a, b = node.sliced(turned, -1, 0, half), node.sliced(turned, -1, half, 2 * half)
     first = node.op("sub", node.op("mul", a, c), node.op("mul", b, s))
     second = node.op("add", node.op("mul", b, c), node.op("mul", a, s))
     if interleaved:
@@ -45,7 +45,7 @@ def rotate(node: Node, x: Value, cos: Value, sin: Value, *, interleaved: bool) -
     else:
         pieces = [first, second]
     if shape[3] != 2 * half:
-        pieces.append(part(node, wide, 2 * half, shape[3]))
+        pieces.append(node.sliced(wide, -1, 2 * half, shape[3]))
     return narrow(node, node.op("concatenate", *pieces, axis=3) if pieces[1:] else pieces[0], x)
 
 
@@ -73,8 +73,8 @@ def multimodal_rotary_embedding(node: Node) -> Value:
     one run behind the other, or every third one."""
     x, places, *tables = (node.input(place) for place in range(4))
     streams = [
-        angles(node, node.reshape(part(node, places, at, at + 1, 0), shape_of(places)[1:]), *tables)
-        for at in range(3)
+        angles(node, node.reshape(each, shape_of(places)[1:]), *tables)
+        for each in (node.sliced(places, 0, at, at + 1) for at in range(3))
     ]
     sections = node.integers("mrope_section") or ()
     unsupported(len(sections) != 3, f"its mrope_section is {sections}: fix the model")

@@ -10,11 +10,9 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
     heads_of,
     mask_of,
     merge_heads,
-    part,
     positions,
     scale_of,
 )
-from ingot.compiler.frontends.onnx.lowerings.microsoft.block_quantized import spread_blocks
 from ingot.compiler.frontends.onnx.lowerings.microsoft.grouped_query import attend_grouped
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
@@ -38,7 +36,7 @@ def sparse_attention(node: Node) -> tuple[Value | None, ...]:
         rows = node.op("take", layouts, block, axis=1, mode="clamp")
         rows = node.transpose(rows, (1, 0, 2, 3))
         batch, _, queries, _ = shape_of(rows)
-        wide = part(node, spread_blocks(node, rows, size, 3), 0, keys)
+        wide = node.sliced(node.repeated(rows, 3, size), -1, 0, keys)
         shape = (batch, heads // count, count, queries, keys)
         each = node.op("broadcast", wide, shape=shape, dimensions=(0, 2, 3, 4))
         return node.reshape(each, (batch, heads, queries, keys))
@@ -57,7 +55,7 @@ def _layouts(node: Node, starts: Value, columns: Value) -> Value:
     shape = (count, blocks, shape_of(columns)[1], blocks)
     place = positions(node, shape, 2)
     first, end = (
-        node.op("broadcast", part(node, starts, a, a + blocks), shape=shape, dimensions=(0, 1))
+        node.op("broadcast", node.sliced(starts, -1, a, a + blocks), shape=shape, dimensions=(0, 1))
         for a in (0, 1)
     )
     column = node.op("broadcast", columns, shape=shape, dimensions=(0, 2))
@@ -93,7 +91,7 @@ def longformer_attention(node: Node) -> Value:
         width = known_dim(shape_of(projected)[2]) // 3
         q, k, v = (
             node.transpose(
-                heads_of(node, part(node, projected, at * width, (at + 1) * width), heads),
+                heads_of(node, node.sliced(projected, -1, at * width, (at + 1) * width), heads),
                 (0, 2, 1, 3),
             )
             for at in range(3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.fourier import over_axes, to_real
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.frontends.sampling import filled
@@ -33,7 +32,7 @@ def _parts(node: Node, x: Value) -> tuple[Value, Value]:
     """The real and the imaginary parts of [..., 2]."""
     x = node.agree_on(widen(node, x), type_of(x).rank - 1, 2)
     outer = shape_of(x)[:-1]
-    first, second = (node.reshape(part(node, x, at, at + 1), outer) for at in range(2))
+    first, second = (node.reshape(node.sliced(x, -1, at, at + 1), outer) for at in range(2))
     return first, second
 
 

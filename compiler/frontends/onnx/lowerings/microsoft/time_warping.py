@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part, positions
+from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import positions
 from ingot.compiler.frontends.onnx.node import Node, shape_of
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.graph.builder import Builder
@@ -49,7 +49,7 @@ def dynamic_time_warping(node: Node) -> Value:
 
     left, _, _, path = while_loop(node.builder, [*ends, none], goes_on, go_back)
     begin = node.count(node.op("add", left, node.constant(1, "i32")), "where the path begins")
-    return part(node, path, begin, most)
+    return node.sliced(path, -1, begin, most)
 
 
 def _by_diagonal(node: Node, costs: Value) -> Value:
@@ -69,12 +69,12 @@ def _steps(node: Node, costs: Value) -> Value:
     skewed = _by_diagonal(node, costs)
     most, rows = shape_of(skewed)
     border, nothing = node.full(math.inf, "f32", (rows + 1,)), node.full(0, "f32", (1,))
-    corner = node.op("concatenate", nothing, part(node, border, 0, rows), axis=0)
+    corner = node.op("concatenate", nothing, node.sliced(border, -1, 0, rows), axis=0)
 
     def advance(builder: Builder, index: Value, carried: Sequence[Value]) -> list[Value]:
         inner, (before, last, steps) = node.within(builder), carried
-        both, row = (part(inner, each, 0, rows) for each in (before, last))
-        column = part(inner, last, 1, rows + 1)
+        both, row = (inner.sliced(each, -1, 0, rows) for each in (before, last))
+        column = inner.sliced(last, -1, 1, rows + 1)
         least, step = column, inner.full(_COLUMN, "i32", (rows,))
         for value, other, number in ((row, both, _ROW), (both, row, _BOTH)):
             is_least = [inner.compare("lt", value, each) for each in (other, column)]
@@ -83,7 +83,7 @@ def _steps(node: Node, costs: Value) -> Value:
             step = inner.op("select", chosen, inner.fill(number, like=step), step)
         cost = inner.op("take", skewed, index, axis=0, mode="clamp")
         reached = inner.op("add", least, cost)
-        made = inner.op("concatenate", part(inner, border, 0, 1), reached, axis=0)
+        made = inner.op("concatenate", inner.sliced(border, -1, 0, 1), reached, axis=0)
         row_of_steps = inner.reshape(step, (1, rows))
         start = (index, inner.size(0))
         return [last, made, inner.op("dynamic_update_slice", steps, row_of_steps, *start)]

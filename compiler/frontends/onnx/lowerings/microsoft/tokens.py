@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value, dims
@@ -56,12 +55,12 @@ def bifurcation(node: Node) -> tuple[Value, Value]:
     source, tokens, predicted = node.input(0), node.input(1), node.optional(3)
     if predicted is not None:
         start = node.count(node.reshape(node.input(2), ()), "prev_suffix_match_idx")
-        rest = part(node, source, start, shape_of(source)[0])
+        rest = node.sliced(source, -1, start, shape_of(source)[0])
         predicted = node.agree(predicted, (shape_of(rest)[0] + 1,))
-        same = node.compare("eq", part(node, predicted, 0, shape_of(rest)[0]), rest)
+        same = node.compare("eq", node.sliced(predicted, -1, 0, shape_of(rest)[0]), rest)
         run = node.op("cumulative", node.convert(same, "i64"), axis=0, kind="min")
         taken = node.count(node.reduce(run, [0], "add"), "how many predicted tokens fit")
-        tokens = node.op("concatenate", tokens, part(node, predicted, 0, taken + 1), axis=0)
+        tokens = node.op("concatenate", tokens, node.sliced(predicted, -1, 0, taken + 1), axis=0)
     least, most = node.integer("min_ngram_size", 1), node.integer("max_ngram_size", 3)
     unsupported(
         not 1 <= least <= most <= _LONGEST,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import silu
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
@@ -33,9 +32,8 @@ def causal_convolution(node: Node) -> tuple[Value, Value]:
     joined = node.op("concatenate", node.agree(past, (batch, channels, kept)), x, axis=2)
     attributes = {"group": channels, "dilations": [step]}
     result = lower_as(node, "Conv", [joined, weight, node.optional(2)], attributes)
-    return result if kind == "none" else silu(node, result), part(
-        node, joined, length, length + kept
-    )
+    past = node.sliced(joined, -1, length, length + kept)
+    return result if kind == "none" else silu(node, result), past
 
 
 @lowering("UnfoldTensor", domain=MICROSOFT)
@@ -87,6 +85,6 @@ def word_embedding(node: Node) -> Value:
     last = node.op("broadcast", last, shape=shape_of(made), dimensions=axes)
     seen = node.op("select", node.compare("le", place, last), made, node.fill(-math.inf, like=made))
     best = node.reduce(seen, [len(outer) + 1], "max")
-    begins = node.reshape(part(node, is_used, 0, 1), tuple(outer))
+    begins = node.reshape(node.sliced(is_used, -1, 0, 1), tuple(outer))
     begins = node.op("broadcast", begins, shape=shape_of(best), dimensions=axes)
     return node.op("select", begins, best, node.fill(0, like=best))

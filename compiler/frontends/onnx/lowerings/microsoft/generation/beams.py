@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
 from ingot.compiler.frontends.onnx.lowerings.microsoft.generation.request import Request, appended
 from ingot.compiler.frontends.onnx.lowerings.microsoft.generation.scores import Scores
 from ingot.compiler.frontends.onnx.node import Node, shape_of
@@ -75,8 +74,8 @@ class Beams:
         ends = node.compare("eq", chosen, node.broadcast_to(self._end, shape_of(chosen)))
         score = self._by_length(node, sums, shape_of(tokens)[1])
         is_open = node.op("not", self._spread(node, done))
-        counts = node.op("and", part(node, ends, 0, width), is_open)
-        ended, own = (part(node, each, 0, width) for each in (score, rows))
+        counts = node.op("and", node.sliced(ends, -1, 0, width), is_open)
+        ended, own = (node.sliced(each, -1, 0, width) for each in (score, rows))
         best, texts = self._joined(node, best, texts, counts, ended, own, tokens)
         following = self._stopped(node, done, best, score)
         at = self._going_on(node, ends)
@@ -95,7 +94,7 @@ class Beams:
         score = self._by_length(node, sums, shape_of(tokens)[1])
         rows = self._rows(node, node.op("iota", dtype=_I32, shape=shape, axis=1))
         best, texts = self._joined(node, best, texts, is_open, score, rows, tokens)
-        return part(node, texts, 0, self._count, 1), part(node, best, 0, self._count, 1)
+        return node.sliced(texts, 1, 0, self._count), node.sliced(best, 1, 0, self._count)
 
     def _spread(self, node: Node, x: Value) -> Value:
         """[batch] as [batch, width]."""
@@ -135,10 +134,10 @@ class Beams:
         """Which texts are done: as many have ended as there are beams, and none of what goes on
         can become better, or nobody asks."""
         batch, width = self.batch, self.width
-        worst = node.reshape(part(node, best, width - 1, width), (batch,))
+        worst = node.reshape(node.sliced(best, -1, width - 1, width), (batch,))
         full = node.compare("gt", worst, node.fill(-math.inf, like=worst))
         if not self._stops_early:
-            greatest = node.reshape(part(node, score, 0, 1), (batch,))
+            greatest = node.reshape(node.sliced(score, -1, 0, 1), (batch,))
             full = node.op("and", full, node.compare("ge", worst, greatest))
         return node.op("or", done, full)
 
@@ -149,4 +148,4 @@ class Beams:
         count = node.broadcast_to(node.size(shape[1], "i32"), shape)
         key = node.op("select", ends, node.op("add", place, count), place)
         key, _ = node.several("top_k", key, k=self.width, axis=1, largest=False, dtype=_I32)
-        return node.op("rem", key, part(node, count, 0, self.width))
+        return node.op("rem", key, node.sliced(count, -1, 0, self.width))

@@ -10,8 +10,7 @@ from typing import Protocol
 
 import onnx
 
-from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import part
-from ingot.compiler.frontends.onnx.lowerings.microsoft.generation.request import Request, repeated
+from ingot.compiler.frontends.onnx.lowerings.microsoft.generation.request import Request
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.tensors import dtype_of
 from ingot.compiler.ir import TensorType, Value
@@ -72,7 +71,7 @@ def _last(node: Node, logits: Value) -> Value:
     """Of [rows, n, vocabulary] the scores behind the last token, in f32."""
     unsupported(type_of(logits).rank != 3, f"its decoder gives {logits.type} as logits")
     rows, length, count = shape_of(logits)
-    last = part(node, logits, length - 1, length, 1)
+    last = node.sliced(logits, 1, length - 1, length)
     return node.convert(node.reshape(last, (rows, count)), "f32")
 
 
@@ -122,7 +121,7 @@ class _Causal:
         rows, length = shape_of(tokens)
         one = node.fill(1, like=place)
         mask = node.op("concatenate", mask, node.reshape(one, (rows, 1)), axis=1)
-        token, places = part(node, tokens, length - 1, length, 1), node.reshape(place, (rows, 1))
+        token, places = node.sliced(tokens, 1, length - 1, length), node.reshape(place, (rows, 1))
         past = length - 1
         logits, caches = self._decoded(node, self._graph, token, places, mask, caches, past)
         return logits, [node.op("add", place, one), mask, *caches]
@@ -186,7 +185,7 @@ class _Encoded:
     def step(self, node: Node, tokens: Value, state: Sequence[Value]) -> tuple[Value, list[Value]]:
         length = shape_of(tokens)[1]
         if not self._reads_all:
-            tokens = part(node, tokens, length - 1, length, 1)
+            tokens = node.sliced(tokens, 1, length - 1, length)
         return self._decoded(node, tokens, state)
 
     def _decoded(
@@ -200,8 +199,8 @@ class _Encoded:
         return [node.op("take", each, rows, axis=0, mode="clamp") for each in state]
 
     def widen(self, node: Node, width: Dim) -> None:
-        self._cross = [repeated(node, each, width) for each in self._cross]
-        self._given = {name: repeated(node, each, width) for name, each in self._given.items()}
+        self._cross = [node.repeated(each, 0, width) for each in self._cross]
+        self._given = {name: node.repeated(each, 0, width) for name, each in self._given.items()}
 
 
 def _mask(node: Node, tokens: Value, pad: int) -> Value:

@@ -9,7 +9,7 @@ from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["Request", "appended", "repeated"]
+__all__ = ["Request", "appended"]
 
 
 class Request:
@@ -58,14 +58,6 @@ class Request:
             "pad", tokens, node.constant(self.pad, type_of(tokens).dtype), low=(*none, 0),
             high=(*none, self.length - length),
         )  # fmt: skip
-
-
-def repeated(node: Node, x: Value, width: Dim) -> Value:
-    """[batch, ...] as [batch * width, ...], each row so often."""
-    batch, *rest = shape_of(x)
-    axes = (0, *range(2, len(rest) + 2))
-    spread = node.op("broadcast", x, shape=(batch, width, *rest), dimensions=axes)
-    return node.reshape(spread, (batch * width, *rest))
 
 
 def appended(node: Node, tokens: Value, chosen: Value) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingot.compiler.frontends.onnx.lowerings.microsoft.generation.request import Request, repeated
+from ingot.compiler.frontends.onnx.lowerings.microsoft.generation.request import Request
 from ingot.compiler.frontends.onnx.lowerings.microsoft.tokens import block_repeats
 from ingot.compiler.frontends.onnx.lowerings.random_numbers import classes_at
 from ingot.compiler.frontends.onnx.node import Node, shape_of
@@ -42,7 +42,7 @@ class Scores:
         if self._vocabulary is not None:
             scores = _allowed(node, scores, self._vocabulary)
         if self._first is not None and is_first:
-            scores = _allowed(node, scores, repeated(node, self._first, self._width))
+            scores = _allowed(node, scores, node.repeated(self._first, 0, self._width))
         if self._least_length is not None:
             scores = self._not_yet_ended(node, scores, node.size(shape_of(tokens)[1]))
         heat = request.node.number("temperature", 1.0)

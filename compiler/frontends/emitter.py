@@ -145,11 +145,13 @@ class Emitter:
 
     def reshaped(self, x: Value, shape: Sequence[Dim]) -> Value:
         """x in another shape, of as many elements; the call checks what is not proven."""
-        shape = tuple(shape)
-        if shape_of(x) == shape:
-            return x
-        self.equate(dims.product(shape_of(x)), dims.product(shape))
+        if shape_of(x) != tuple(shape):
+            self.equate(dims.product(shape_of(x)), dims.product(shape))
         return self.reshape(x, shape)
+
+    def flat(self, x: Value) -> Value:
+        """All elements along one axis."""
+        return self.reshape(x, (dims.product(shape_of(x)),))
 
     def sliced(self, x: Value, axis: int, start: Dim, limit: Dim, step: int = 1) -> Value:
         """A range of one axis, which it must have."""

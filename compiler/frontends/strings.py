@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of
-from ingot.compiler.ir import Value, dims
+from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
@@ -21,7 +21,6 @@ __all__ = [
     "are_equal",
     "constant_strings",
     "doc_of_bytes",
-    "flat",
     "from_ends",
     "in_a_row",
     "join_data",
@@ -89,14 +88,10 @@ def constant_strings(node: Emitter, texts: Sequence[str], shape: Sequence[int]) 
     )
 
 
-def flat(node: Emitter, x: Value) -> Value:
-    return node.reshape(x, (dims.product(shape_of(x)),))
-
-
 def from_ends(node: Emitter, ends: Value, data: Value) -> Strings:
     """Strings whose bytes stand one behind another, as callers pass them. Ends that go back, or
     lead behind the bytes, become those of empty strings, or of the last bytes."""
-    row = flat(node, ends)
+    row = node.flat(ends)
     zero, most = node.constant([0], "i64"), node.size(shape_of(data)[0])
     limits = (node.broadcast_to(each, shape_of(row)) for each in (node.size(0), most))
     low, high = limits
@@ -175,7 +170,7 @@ def spread(node: Emitter, *given: Strings) -> list[Strings]:
 def are_equal(node: Emitter, a: Strings, b: Strings, define_size: DefineSize) -> Value:
     """i1 in the common shape: byte by byte, as far as the longest one of `a` reaches."""
     a, b = spread(node, a, b)
-    longest_a = longest(node, flat(node, a.lengths))
+    longest_a = longest(node, node.flat(a.lengths))
     width = define_size(longest_a, "the length of the longest string")
     same = node.compare("eq", *(padded_bytes(node, each, width) for each in (a, b)))
     whole = node.reduce(same, [len(shape_of(same)) - 1], "and")
@@ -184,12 +179,12 @@ def are_equal(node: Emitter, a: Strings, b: Strings, define_size: DefineSize) ->
 
 def pack(node: Emitter, x: Strings, define_size: DefineSize) -> tuple[Value, Value]:
     """Where each string ends, in the shape of x, and the bytes of all, one behind another."""
-    lengths = flat(node, x.lengths)
+    lengths = node.flat(x.lengths)
     ends = node.op("cumulative", lengths, axis=0, kind="add")
     total = define_size(node.reduce(lengths, [0], "add"), "the count of bytes of strings")
     marks = put_at(node, total, ends, node.fill(1, like=ends))
     owner = node.op("cumulative", marks, axis=0, kind="add")  # of each byte, the string it is in
-    begins = node.op("sub", flat(node, x.starts), node.op("sub", ends, lengths))
+    begins = node.op("sub", node.flat(x.starts), node.op("sub", ends, lengths))
     shift = node.op("take", not_empty(node, begins), owner, axis=0, mode="clamp")
     place = node.op("iota", dtype=dtype("i64"), shape=(total,), axis=0)
     place = node.op("add", place, shift)
@@ -205,7 +200,7 @@ def packed(node: Emitter, x: Strings, define_size: DefineSize) -> Strings:
 
 def in_a_row(node: Emitter, lengths: Value, data: Value) -> Strings:
     """Strings of these lengths, whose bytes stand one behind another."""
-    ends = node.op("cumulative", flat(node, lengths), axis=0, kind="add")
+    ends = node.op("cumulative", node.flat(lengths), axis=0, kind="add")
     starts = node.op("sub", node.reshape(ends, shape_of(lengths)), lengths)
     return Strings(starts, lengths, data)
 

@@ -118,6 +118,18 @@ class Builder:
         dimensions = tuple(range(first, len(shape)))
         return self.value("broadcast", x, shape=tuple(shape), dimensions=dimensions)
 
+    def reshape(self, x: Value, shape: Sequence[Dim]) -> Value:
+        """x in another shape, of as many elements. x itself if it has that shape."""
+        if tensor_type(x).shape == tuple(shape):
+            return x
+        return self.value("reshape", x, shape=tuple(shape))
+
+    def transpose(self, x: Value, permutation: Sequence[int]) -> Value:
+        """x with its axes in this order. x itself if they are."""
+        if list(permutation) == list(range(len(permutation))):
+            return x
+        return self.value("transpose", x, permutation=tuple(permutation))
+
     def broadcast_together(self, *values: Value) -> list[Value]:
         """The values broadcast to their common shape by NumPy's rules."""
         shape: tuple[Dim, ...] = ()

@@ -10,7 +10,7 @@ import numpy as np
 from ingot.compiler.frontends.matrices.arrays import Array, Scope
 from ingot.compiler.frontends.onnx.decimals import DIGITS, first_digits, nearest_float
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
-from ingot.compiler.frontends.strings import Strings, flat, longest, not_empty
+from ingot.compiler.frontends.strings import Strings, longest, not_empty
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType, dtype
@@ -65,7 +65,7 @@ def read_decimals(node: Node, x: Strings) -> Decimal:
     scope = Scope(node.builder)
     starts, lengths, data = (
         scope.real(each)
-        for each in (flat(node, x.starts), flat(node, x.lengths), not_empty(node, x.data))
+        for each in (node.flat(x.starts), node.flat(x.lengths), not_empty(node, x.data))
     )
     zero, no = (scope.full(0, element, starts.shape) for element in (_I64, _I1))
     first = Decimal(zero.convert(_U64), zero, zero, no, no, no, no, no, no)
@@ -137,7 +137,7 @@ def write_numbers(node: Node, x: Value) -> Strings:
 def _write_integers(node: Node, x: Value) -> Strings:
     element = type_of(x).dtype
     scope = Scope(node.builder)
-    shape, given = shape_of(x), scope.real(flat(node, x))
+    shape, given = shape_of(x), scope.real(node.flat(x))
     (count,) = given.shape
     wide = given.convert(_U64 if element.kind == "u" else _I64)
     negative = wide < 0
@@ -156,7 +156,7 @@ def _write_integers(node: Node, x: Value) -> Strings:
     lengths = lengths + negative.convert(_I64)
     rows = scope.count((count,), 0)
     starts = (rows + 1) * 21 - lengths
-    data = flat(node, characters.value)
+    data = node.flat(characters.value)
     return Strings(node.reshape(starts.value, shape), node.reshape(lengths.value, shape), data)
 
 
@@ -166,7 +166,7 @@ _WIDTH = 16  # characters of "-1.2345679e-324", and one more
 def _write_floats(node: Node, x: Value) -> Strings:
     shape = shape_of(x)
     scope = Scope(node.builder)
-    wide = node.convert(flat(node, x), "f64")
+    wide = node.convert(node.flat(x), "f64")
     bits = scope.real(node.op("bitcast", wide, dtype=_U64))
     negative = bits.each("shift_right_logical", scope.like(63, bits).value).convert(_I1)
     given = scope.real(wide)
@@ -185,7 +185,7 @@ def _write_floats(node: Node, x: Value) -> Strings:
     data = scope.concatenate([sign, characters], 1)
     starts = scope.count((count,), 0) * (_WIDTH + 1) - signed + 1
     ends = [node.reshape(each.value, shape) for each in (starts, lengths + signed)]
-    return Strings(ends[0], ends[1], flat(node, data.value))
+    return Strings(ends[0], ends[1], node.flat(data.value))
 
 
 def _decimal(digits: Array, power: Array) -> tuple[Array, Array]:

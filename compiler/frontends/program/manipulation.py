@@ -84,7 +84,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     element = common_dtype(*arrays)
     values = [trace.convert(value_of(each, element), element) for each in arrays]
     if axis is None:
-        values = [trace.reshape(each, (dims.product(shape_of(each)),)) for each in values]
+        values = [trace.flat(each) for each in values]
         axis = 0
     first = shape_of(values[0])
     place = trace.normalize_axis(axis, len(first))
@@ -190,7 +190,7 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Tensor:
     """x with its elements moved on by `shift` places; those at the end come back in front."""
     trace, value = current(), value_of(x)
     if axis is None:
-        flat = trace.reshape(value, (dims.product(shape_of(value)),))
+        flat = trace.flat(value)
         return given(trace.reshape(rolled(trace, flat, 0, as_dim(shift)), shape_of(value)))
     axes = axis if isinstance(axis, (list, tuple)) else [axis]
     shifts = shift if isinstance(shift, (list, tuple)) else [shift] * len(axes)
@@ -207,7 +207,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     flattened for the axis None."""
     trace, value = current(), value_of(x)
     if axis is None:
-        value, axis = trace.reshape(value, (dims.product(shape_of(value)),)), 0
+        value, axis = trace.flat(value), 0
     place = trace.normalize_axis(axis, type_of(value).rank)
     if not isinstance(repeats, (int, np.integer, Size)):
         return take(given(value), _repeated(value_of(repeats), shape_of(value)[place]), axis=place)

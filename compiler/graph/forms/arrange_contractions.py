@@ -163,24 +163,18 @@ def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     return _split_groups(op, builder, groups, inputs, each)
 
 
-def _transposed(x: Value, order: Sequence[int], builder: Builder) -> Value:
-    if list(order) == list(range(len(order))):
-        return x
-    return builder.op("transpose", x, permutation=tuple(order))  # type: ignore[no-any-return]
-
-
 def _channels_last(op: Op, builder: Builder) -> Sequence[Value]:
     places = parse_layout(Convolution.of(op).layout)
     x_order = (places.batch, *places.spatial, places.feature)
     w_order = (*places.weight_spatial, places.weight_input, places.weight_output)
-    x = _transposed(op.operands[0], x_order, builder)
-    w = _transposed(op.operands[1], w_order, builder)
+    x = builder.transpose(op.operands[0], x_order)
+    w = builder.transpose(op.operands[1], w_order)
     spatial = "dehwfgjklm"[: len(places.spatial)]
     last, kernel = f"n{spatial}c", f"{spatial}io"
     changed = replace(Convolution.of(op), layout=f"{last},{kernel}->{last}")
     y = builder.like(op, x, w, attributes=changed)
     made = [places.result_batch, *places.result_spatial, places.result_feature]
-    return [_transposed(y, [made.index(axis) for axis in range(len(made))], builder)]
+    return [builder.transpose(y, [made.index(axis) for axis in range(len(made))])]
 
 
 def _dilate_input(op: Op, builder: Builder) -> Sequence[Value]:

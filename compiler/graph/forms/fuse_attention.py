@@ -329,7 +329,7 @@ def _build(
     v_axis = _free_axis(op, 1 - place)
     assert v_axis is not None
     v_order = (*batch, *DotGeneral.of(op).contract(v_side), v_axis)
-    v = _transposed(op.operands[1 - place], v_order, builder)
+    v = builder.transpose(op.operands[1 - place], v_order)
     if not is_fusable(tensor_type(q), tensor_type(v)):
         return None
     mask = _mask(scores, builder)
@@ -357,13 +357,7 @@ def _scaled_operand(op: Op, place: int, free: int, builder: Builder) -> tuple[Va
         if more != 1.0:
             permutation = Transpose.of(moved).permutation
             value, scale = builder.value("transpose", below, permutation=permutation), scale * more
-    return _transposed(value, order, builder), scale
-
-
-def _transposed(x: Value, order: Sequence[int], builder: Builder) -> Value:
-    if list(order) == list(range(len(order))):
-        return x
-    return builder.value("transpose", x, permutation=tuple(order))
+    return builder.transpose(value, order), scale
 
 
 def _mask(scores: _Scores, builder: Builder) -> Value | None:
@@ -446,4 +440,4 @@ def _in_order(result: Value, op: Op, place: int, builder: Builder) -> Value:
     side = ("lhs", "rhs")[place]
     batch = DotGeneral.of(op).batch(side)
     ends = [rank - 2, rank - 1] if place == 0 else [rank - 1, rank - 2]
-    return _transposed(result, [*batch, *ends], builder)
+    return builder.transpose(result, [*batch, *ends])

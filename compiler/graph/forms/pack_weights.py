@@ -16,7 +16,7 @@ from ingot.compiler.graph.ops import PANEL, Convolution, Depthwise, DotGeneral, 
 from ingot.compiler.graph.rewriter import defined_by, rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, known_dim, product
+from ingot.compiler.ir.dims import known_dim, product
 
 __all__ = [
     "IN_HALVES",
@@ -110,18 +110,6 @@ def _in_whole_words(x: Value, axis: int, builder: Builder) -> Value:
     high[axis] = missing
     zero = builder.constant(0, tensor_type(x).dtype)
     return builder.value("pad", x, zero, low=tuple(low), high=tuple(high))
-
-
-def _transposed(x: Value, permutation: Sequence[int], builder: Builder) -> Value:
-    if list(permutation) == list(range(len(permutation))):
-        return x
-    return builder.value("transpose", x, permutation=tuple(permutation))
-
-
-def _reshaped(x: Value, shape: Sequence[Dim], builder: Builder) -> Value:
-    if tensor_type(x).shape == tuple(shape):
-        return x
-    return builder.value("reshape", x, shape=tuple(shape))
 
 
 def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] | None:
@@ -236,28 +224,28 @@ def multiply_rows(
     n = product(b_type.shape[axis] for axis in b_free)
     if k == 0 or n == 0:
         return None
-    rows = _transposed(a, [*a_free, *sorted(a_contract)], builder)
+    rows = builder.transpose(a, [*a_free, *sorted(a_contract)])
     m_shape = [a_type.shape[axis] for axis in a_free]
-    rows = _reshaped(rows, [*(m_shape or [1]), k], builder)
+    rows = builder.reshape(rows, [*(m_shape or [1]), k])
     if part is None:
-        w, columns = _transposed(b, [*k_axes, *b_free], builder), Columns()
+        w, columns = builder.transpose(b, [*k_axes, *b_free]), Columns()
     else:
         stack, index = part
         columns = Columns(known_dim(tensor_type(stack).shape[0]), index)
         if columns.parts == 0 or known_dim(n) % PANEL:
             return None
         order = [*(axis + 1 for axis in k_axes), 0, *(axis + 1 for axis in b_free)]
-        w = _transposed(stack, order, builder)
-    made = multiply(rows, _reshaped(w, [k, columns.parts * n], builder), columns)
+        w = builder.transpose(stack, order)
+    made = multiply(rows, builder.reshape(w, [k, columns.parts * n]), columns)
     if made is None:
         return None
     n_shape = [b_type.shape[axis] for axis in b_free]
-    result = _reshaped(made, [*m_shape, *n_shape], builder)
+    result = builder.reshape(made, [*m_shape, *n_shape])
     if op.operands[0] is not b:
         return [result]
     # The weight was on the left: its axes come first.
     rank = len(m_shape) + len(n_shape)
-    return [_transposed(result, [*range(len(m_shape), rank), *range(len(m_shape))], builder)]
+    return [builder.transpose(result, [*range(len(m_shape), rank), *range(len(m_shape))])]
 
 
 def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
@@ -274,12 +262,12 @@ def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     if convolution.groups != 1:
         if convolution.groups != features or inputs != 1 or outputs != features:
             return None
-        w = _reshaped(w, [*window, features], builder)
+        w = builder.reshape(w, [*window, features])
         return [builder.append("depthwise", (x, w), (), depthwise_of(convolution)).result]
     if _are_bytes(op) or _are_halves(op):
         x, w = _in_whole_words(x, -1, builder), _in_whole_words(w, -2, builder)
         inputs = tensor_type(w).shape[-2]
-    panels = pack(_reshaped(w, [product(window) * inputs, outputs], builder), builder)
+    panels = pack(builder.reshape(w, [product(window) * inputs, outputs]), builder)
     if is_pointwise(op):
         return [builder.value("dot_packed", x, panels, n=outputs, dtype=convolution.dtype)]
     assert len(window) == count

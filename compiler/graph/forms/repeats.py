@@ -78,7 +78,7 @@ def _broadcast(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | 
         small[place] = static_shape(x.source)[axis]
         if x.shape[axis] == shape[place]:
             lengths[place] = x.lengths[axis]
-    return Repeats(_reshaped(x.source, small, builder), tuple(lengths), shape)
+    return Repeats(builder.reshape(x.source, small), tuple(lengths), shape)
 
 
 def _reshape(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | None:
@@ -93,7 +93,7 @@ def _reshape(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | No
         lengths += run[0]
         small += run[1]
         first, last = old, new
-    return Repeats(_reshaped(x.source, small, builder), tuple(lengths), shape)
+    return Repeats(builder.reshape(x.source, small), tuple(lengths), shape)
 
 
 def _next_run(a: Shape, b: Shape, first: int, last: int) -> tuple[int, int]:
@@ -172,12 +172,6 @@ def _pointwise(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | 
         others.append(builder.full(number, tensor_type(each).dtype, small))
     source = builder.like(op, x.source, *others)
     return Repeats(source, x.lengths, shape)
-
-
-def _reshaped(x: Value, shape: Sequence[int], builder: Builder) -> Value:
-    if static_shape(x) == tuple(shape):
-        return x
-    return builder.value("reshape", x, shape=tuple(shape))
 
 
 _RULES = {

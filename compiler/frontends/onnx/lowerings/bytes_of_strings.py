@@ -29,7 +29,7 @@ from ingot.compiler.frontends.onnx.numerals import (
 )
 from ingot.compiler.frontends.onnx.registry import STRINGS, lowering
 from ingot.compiler.frontends.onnx.tensors import dtype_of, element_type_name
-from ingot.compiler.frontends.strings import Strings, flat, longest, not_empty, padded_bytes
+from ingot.compiler.frontends.strings import Strings, longest, not_empty, padded_bytes
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
@@ -55,7 +55,7 @@ def _match(node: Node, x: Strings, pattern: str) -> Value:
     width = automaton.following.shape[1]
     following = node.constant(automaton.following.reshape(-1), "u16")
     classes = node.constant(automaton.classes, "u16")
-    starts, lengths, data = flat(node, x.starts), flat(node, x.lengths), not_empty(node, x.data)
+    starts, lengths, data = node.flat(x.starts), node.flat(x.lengths), not_empty(node, x.data)
 
     def step(builder: Builder, index: Value, carried: Sequence[Value]) -> list[Value]:
         inner, state = node.within(builder), carried[0]
@@ -119,7 +119,7 @@ def string_split(node: Node) -> tuple[Strings, Value]:
     """
     x = node.strings(0)
     assert x is not None
-    rows = Strings(flat(node, x.starts), flat(node, x.lengths), x.data)
+    rows = Strings(node.flat(x.starts), node.flat(x.lengths), x.data)
     width = node.count(longest(node, rows.lengths), "the length of the longest string")
     delimiter, most = node.text("delimiter", "").encode(), node.integer("maxsplit", -1)
     if delimiter:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ingot.compiler.frontends.automata import KINDS, Automaton, kinds_of_bytes
 from ingot.compiler.frontends.onnx.node import Node, shape_of
-from ingot.compiler.frontends.strings import flat, put_at
+from ingot.compiler.frontends.strings import put_at
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop, while_loop
 from ingot.compiler.ir import Value
@@ -87,7 +87,7 @@ def gathered(node: Node, marks: Sequence[Marks], count: Dim) -> Value:
         row = node.op("mul", row, node.broadcast_to(node.size(count), shape))
         place = node.op("add", row, each.place)
         place = node.op("select", each.marked, place, node.fill(-1, like=place))
-        put = put_at(node, rows * count, flat(node, place), flat(node, each.value))
+        put = put_at(node, rows * count, node.flat(place), node.flat(each.value))
         total = put if total is None else node.op("add", total, put)
     assert total is not None
     return node.reshape(total, (rows, count))

@@ -10,7 +10,7 @@ from ingot.compiler.frontends.lookups import find_rows
 from ingot.compiler.frontends.onnx.malformed import bounded
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
-from ingot.compiler.frontends.strings import flat, put_at
+from ingot.compiler.frontends.strings import put_at
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
@@ -80,7 +80,7 @@ def _occurrences(
     target = node.op("add", node.op("mul", row, node.fill(width, like=row)), column)
     target = node.op("select", found, target, node.fill(-1, like=target))
     ones = node.full(1, "f32", (batch * length,))
-    return put_at(node, batch * width, flat(node, target), ones)
+    return put_at(node, batch * width, node.flat(target), ones)
 
 
 def _weigh(node: Node, counts: Value, columns: tuple[int, ...]) -> Value:

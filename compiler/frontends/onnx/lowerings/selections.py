@@ -41,7 +41,7 @@ def compress(node: Node) -> Value:
     if node.has("axis"):
         axis = node.axis(0, type_of(x).rank)
     else:
-        x, axis = node.reshape(x, (dims.product(shape_of(x)),)), 0
+        x, axis = node.flat(x), 0
     (length,) = shape_of(condition)
     limit = dims.minimum(length, shape_of(x)[axis])
     places = node.nonzero(condition, _count_name(node), None if limit == length else limit)
@@ -66,7 +66,7 @@ def unique(node: Node) -> tuple[Value, ...]:
     """Values, the first index of each, the index of each element's value, and counts."""
     x = node.input(0)
     if not node.has("axis"):
-        x, axis = node.reshape(x, (dims.product(shape_of(x)),)), 0
+        x, axis = node.flat(x), 0
     else:
         axis = node.axis(0, type_of(x).rank)
     if type_of(x).rank == 1:

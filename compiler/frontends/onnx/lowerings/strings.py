@@ -11,7 +11,6 @@ from ingot.compiler.frontends.onnx.registry import CLASSIC, STRINGS, find_loweri
 from ingot.compiler.frontends.strings import (
     Strings,
     are_equal,
-    flat,
     join_data,
     matches,
     move_strings,
@@ -109,7 +108,7 @@ def string_normalizer(node: Node) -> Strings:
     compared = x
     if not sensitive:
         compared, stops = _changed(node, x, "LOWER"), [in_case(word, "LOWER") for word in stops]
-    row = Strings(flat(node, compared.starts), flat(node, compared.lengths), compared.data)
+    row = Strings(node.flat(compared.starts), node.flat(compared.lengths), compared.data)
     stopped = node.reduce(matches(node, row, list(dict.fromkeys(stops))), [1], "or")
     places = node.nonzero(node.op("not", stopped), f"{node.proto.output[0]}_count")
     count = shape_of(places)[1]
@@ -117,7 +116,7 @@ def string_normalizer(node: Node) -> Strings:
     kept = dims.maximum(count, 1)
     columns = []
     for each in (changed.starts, changed.lengths):
-        taken = node.op("take", flat(node, each), places, axis=0, mode="check")
+        taken = node.op("take", node.flat(each), places, axis=0, mode="check")
         taken = node.op("concatenate", taken, node.constant([0], "i64"), axis=0)
         taken = node.sliced(taken, 0, 0, kept)
         columns.append(node.reshape(taken, (*own[:-1], kept)))

@@ -97,15 +97,12 @@ def reshape(context: Context, op: SourceOp) -> Value:
         raise context.error(op, "a reshape to an unknown shape; use dynamic_reshape")
     else:
         shape = tuple(dim or 0 for dim in type.shape)
-    return x if tensor_type(x).shape == shape else context.builder.op("reshape", x, shape=shape)
+    return context.builder.reshape(x, shape)
 
 
 @lowering("transpose")
 def transpose(context: Context, op: SourceOp) -> Value:
-    x, permutation = context.operand(op, 0), ints(op.attributes["permutation"])
-    if permutation == tuple(range(len(permutation))):
-        return x
-    return context.builder.op("transpose", x, permutation=permutation)  # type: ignore[no-any-return]
+    return context.builder.transpose(context.operand(op, 0), ints(op.attributes["permutation"]))
 
 
 @lowering("slice")

@@ -315,7 +315,7 @@ def product(
     """Of halves, and of their halves."""
     parts = _widened(c, x)
     if dim is None:
-        parts = _by_parts(lambda part: c.reshape(part, (dims.product(shape_of(part)),)), parts)
+        parts = _by_parts(c.flat, parts)
     axis = c.axis(dim or 0, parts[0]) if type_of(parts[0]).rank else 0
     if _length(parts[0], axis) == 0:
         return _filled(c, 1)

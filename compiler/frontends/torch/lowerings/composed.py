@@ -258,7 +258,7 @@ def is_among(
     c: Context, x: Scalar, others: Scalar, *, assume_unique: bool = False, invert: bool = False
 ) -> Value:
     x, others = (c.scalar(each, promoted(x, others)) for each in (x, others))
-    line = c.reshape(others, (dims.product(shape_of(others)),))
+    line = c.flat(others)
     equal = c.compare("eq", *c.broadcast(c.reshape(x, (*shape_of(x), 1)), line))
     found = c.reduce(equal, [type_of(equal).rank - 1], "or")
     return c.op("not", found) if invert else found
@@ -269,7 +269,7 @@ def is_among(
 
 @_composed("take")
 def take(c: Context, x: Value, places: Value) -> Value:
-    flat = c.reshape(x, (dims.product(shape_of(x)),))
+    flat = c.flat(x)
     return c.op("take", flat, places, axis=0, mode="wrap_check")
 
 

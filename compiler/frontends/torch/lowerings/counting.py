@@ -23,10 +23,6 @@ __all__: list[str] = []
 _I64 = dtype("i64")
 
 
-def _flat(c: Context, x: Value) -> Value:
-    return c.reshape(x, (dims.product(shape_of(x)),))
-
-
 # ---- medians and modes
 
 
@@ -64,7 +60,7 @@ def _middle(c: Context, x: Value, axis: int, skips: bool) -> Value:
 
 
 def _of_all(c: Context, x: Value, skips: bool) -> Value:
-    return c.reshape(_median(skips)(c, _flat(c, x), 0)[0], ())
+    return c.reshape(_median(skips)(c, c.flat(x), 0)[0], ())
 
 
 for _name, _skips in {"median": False, "nanmedian": True}.items():
@@ -106,7 +102,7 @@ def _begins(c: Context, x: Value, axis: int) -> Value:
 def distinct(
     c: Context, x: Value, ordered: bool = True, inverse: bool = False, counts: bool = False
 ) -> list[Value]:
-    flat = _flat(c, x)
+    flat = c.flat(x)
     rising, order = sort_with_places(c, flat, 0, False)
     starts, numbers = _starts(c, _begins(c, rising, 0))
     of_each = scatter_elements(c, c.fill(0, like=numbers), 0, order, numbers, "set")
@@ -118,7 +114,7 @@ def distinct_neighbours(
     c: Context, x: Value, inverse: bool = False, counts: bool = False, dim: int | None = None
 ) -> list[Value]:
     if dim is None:
-        flat = _flat(c, x)
+        flat = c.flat(x)
         starts, numbers = _starts(c, _begins(c, flat, 0))
         return _found(c, c.op("take", flat, starts, axis=0, mode="check"), numbers, starts)
     axis = c.axis(dim, x)
@@ -222,7 +218,7 @@ def first_places(c: Context, x: Value, *, size: Dim, fill_value: int = -1) -> Va
     shape = shape_of(x)
     if not shape:
         return c.full(fill_value, _I64, (size, 0))
-    kept = _flat(c, c.convert(x, "i1"))
+    kept = c.flat(c.convert(x, "i1"))
     flags = c.convert(kept, _I64)
     before = c.op("cumulative", flags, axis=0, kind="add", exclusive=True, reverse=False)
     target = c.op("select", kept, before, c.fill(-1, like=before))
@@ -248,13 +244,13 @@ def histogram(
 ) -> list[Value]:  # fmt: skip
     """How many elements, or what weights, lie between neighbouring edges, and the edges; the last
     bin has both of its own."""
-    x = _flat(c, x)
+    x = c.flat(x)
     edges = bins if isinstance(bins, Value) else _even_edges(c, x, bins, range)
     count, size = shape_of(x)[0], shape_of(edges)[0]
     place = count_before(c, edges, x, partial(c.compare, "le"))
     last = c.compare("eq", x, c.broadcast_to(c.sliced(edges, 0, size - 1, size), (count,)))
     place = c.op("sub", place, c.convert(last, _I64))  # 0: below all edges, `size`: above
-    added = c.fill(1, like=x) if weight is None else c.convert(_flat(c, weight), type_of(x).dtype)
+    added = c.fill(1, like=x) if weight is None else c.convert(c.flat(weight), type_of(x).dtype)
     sums = c.full(0, type_of(x).dtype, (size + 1,))
     sums = scatter_elements(c, sums, 0, place, added, "add")
     found = c.sliced(sums, 0, 1, size)

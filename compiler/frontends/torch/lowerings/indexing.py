@@ -52,8 +52,7 @@ def gather(c: Context, x: Value, axis: int, indices: Value, **__: Any) -> Value:
 @lowering("aten.take_along_dim.default")
 def take_along(c: Context, x: Value, indices: Value, dim: int | None = None) -> Value:
     if dim is None:
-        return gather(c, c.reshape(x, (dims.product(shape_of(x)),)), 0,
-                      c.reshape(indices, (dims.product(shape_of(indices)),)))  # fmt: skip
+        return gather(c, c.flat(x), 0, c.flat(indices))
     axis = c.axis(dim, x)
     size = c.filled(shape_of(x)[axis], _I64, shape_of(indices))
     is_back = c.compare("lt", indices, c.fill(0, like=indices))
@@ -152,7 +151,7 @@ def _row_scattered(
     if not rank:
         wide = [c.reshape(each, (1,)) for each in (x, rows)]
         return c.reshape(_row_scattered(c, wide[0], 0, indices, wide[1], kind), ())
-    indices = c.reshape(indices, (dims.product(shape_of(indices)),))
+    indices = c.flat(indices)
     rows = c.convert(rows, type_of(x).dtype)
     shape = list(shape_of(x))
     shape[axis] = shape_of(indices)[0]
@@ -208,16 +207,14 @@ def index_reduce(
 
 def _along(c: Context, indices: Value, axis: int, shape: Sequence[Dim]) -> Value:
     """Indices [n] at all places of the other axes."""
-    flat = c.reshape(indices, (dims.product(shape_of(indices)),))
+    flat = c.flat(indices)
     return c.op("broadcast", flat, shape=tuple(shape), dimensions=(axis,))
 
 
 @lowering("aten.put.default")
 def put(c: Context, x: Value, indices: Value, source: Value, accumulate: bool = False) -> Value:
     """Elements of x, counted row by row, become those of the source."""
-    flat, places, values = (
-        c.reshape(each, (dims.product(shape_of(each)),)) for each in (x, indices, source)
-    )
+    flat, places, values = (c.flat(each) for each in (x, indices, source))
     kind = "add" if accumulate else "set"
     return c.reshape(scatter_elements(c, flat, 0, places, values, kind), shape_of(x))
 
@@ -377,7 +374,7 @@ def one_hot(c: Context, indices: Value, count: int = -1) -> Value:
 @lowering("aten.histc.default")
 def histogram(c: Context, x: Value, bins: int = 100, min: float = 0, max: float = 0) -> Value:
     """How many elements each part of [min, max], or of what they span, has; others do not count."""
-    x = c.reshape(x, (dims.product(shape_of(x)),))
+    x = c.flat(x)
     low, high = (c.full(each, c.dtype, ()) for each in (min, max))
     if min == max:
         low, high = (c.reduce(x, [0], kind) for kind in ("min", "max"))

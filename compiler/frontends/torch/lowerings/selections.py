@@ -92,7 +92,7 @@ def masked_scatter(c: Context, x: Value, mask: Value, source: Value) -> Value:
     sums = c.op("cumulative", c.convert(flat, _I64), axis=0, kind="add", exclusive=True,
                 reverse=False)  # fmt: skip
     places = c.op("select", flat, sums, c.fill(0, like=sums))
-    values = c.convert(c.reshape(source, (dims.product(shape_of(source)),)), type_of(x).dtype)
+    values = c.convert(c.flat(source), type_of(x).dtype)
     if shape_of(values) == (0,):
         return wide
     taken = c.reshape(c.op("take", values, places, axis=0, mode="check"), shape)
@@ -106,7 +106,7 @@ def as_strided(
 ) -> Value:
     """The elements of x at sums of indices times strides, where x lies row by row."""
     places = _strided(c, x, size, stride, storage_offset)
-    return c.op("take", _flat(c, x), places, axis=0, mode="check")
+    return c.op("take", c.flat(x), places, axis=0, mode="check")
 
 
 @lowering("aten.as_strided_scatter.default")
@@ -115,8 +115,8 @@ def as_strided_scatter(
     storage_offset: Dim | None = None,
 ) -> Value:  # fmt: skip
     """x with `source` at the places that `as_strided` reads."""
-    places = _flat(c, _strided(c, x, size, stride, storage_offset))
-    written = scatter_elements(c, _flat(c, x), 0, places, _flat(c, source), "set")
+    places = c.flat(_strided(c, x, size, stride, storage_offset))
+    written = scatter_elements(c, c.flat(x), 0, places, c.flat(source), "set")
     return c.reshape(written, shape_of(x))
 
 
@@ -135,10 +135,6 @@ def _strided(
         index = c.op("iota", dtype=_I64, shape=tuple(size), axis=axis)
         places = c.op("add", places, c.op("mul", index, c.filled(step, _I64, size)))
     return places
-
-
-def _flat(c: Context, x: Value) -> Value:
-    return c.reshape(x, (dims.product(shape_of(x)),))
 
 
 @lowering("aten.sym_is_contiguous.default", "aten.is_contiguous.default")
@@ -182,7 +178,7 @@ def shorten_rows(
     c: Context, weight: Value, indices: Value, max_norm: float, norm_type: float
 ) -> Value:
     """The table with the rows that are read no longer than `max_norm`."""
-    places, (count, _) = _flat(c, indices), shape_of(weight)
+    places, (count, _) = c.flat(indices), shape_of(weight)
     ones = c.full(1, _I64, shape_of(places))
     reads = scatter_elements(c, c.full(0, _I64, (count,)), 0, places, ones, "set")
     length = _distances(c, widen(c, weight), norm_type)
@@ -197,7 +193,7 @@ def shorten_rows(
 @lowering("aten.dist.default")
 def distance(c: Context, a: Value, b: Value, p: float = 2) -> Value:
     difference = c.op("sub", *c.broadcast(widen(c, a), widen(c, b)))
-    return narrow(c, _distances(c, _flat(c, difference), p), a)
+    return narrow(c, _distances(c, c.flat(difference), p), a)
 
 
 @lowering("aten._cdist_forward.default", "aten.cdist.default")

@@ -177,7 +177,7 @@ def repeat_elements(
     c: Context, x: Value, times: Dim, dim: int | None = None, *, output_size: Any = None
 ) -> Value:
     if dim is None:
-        x, dim = c.reshape(x, (dims.product(shape_of(x)),)), 0
+        x, dim = c.flat(x), 0
     return c.repeated(x, c.axis(dim, x), times)
 
 
@@ -300,7 +300,7 @@ def meshgrid(c: Context, tensors: Sequence[Value], *, indexing: str = "ij") -> l
     results = []
     for place, each in enumerate(tensors):
         axis = 1 - place if indexing == "xy" and place < 2 and len(tensors) > 1 else place
-        flat = c.reshape(each, (dims.product(shape_of(each)),))
+        flat = c.flat(each)
         results.append(c.op("broadcast", flat, shape=shape, dimensions=(axis,)))
     return results
 

@@ -82,7 +82,7 @@ def array_feature_extractor(node: Node) -> Value:
     """Elements of the last axis, -1 the last, which skl2onnx reads for what it then leaves out; of
     a tensor of rank 1 one row."""
     x, indices = node.input(0), node.input(1)
-    flat = node.reshape(indices, (dims.product(shape_of(indices)),))
+    flat = node.flat(indices)
     x = x if type_of(x).rank > 1 else node.reshape(x, (1, *shape_of(x)))
     return node.op("take", x, flat, axis=type_of(x).rank - 1, mode="wrap_check")
 

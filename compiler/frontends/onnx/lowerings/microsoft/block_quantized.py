@@ -34,7 +34,7 @@ def unpacked(node: Node, packed: Value, bits: int) -> Value:
         return packed
     *outer, count = shape_of(packed)
     shape = (*outer, count * (8 // bits))
-    flat = node.reshape(packed, (product(shape_of(packed)),))
+    flat = node.flat(packed)
     return node.op("unpack", flat, dtype=dtype(f"u{bits}"), shape=shape)
 
 
@@ -168,7 +168,7 @@ def matmul_bnb4(node: Node) -> Value:
     halves = [node.op("shift_right_logical", packed, four), node.op("and", packed, low)]
     pairs = [node.reshape(each, (*shape_of(packed), 1)) for each in halves]
     codes = node.op("concatenate", *pairs, axis=len(shape_of(packed)))
-    codes = node.sliced(node.reshape(codes, (product(shape_of(codes)),)), -1, 0, n * k)
+    codes = node.sliced(node.flat(codes), -1, 0, n * k)
     numbers = node.op("take", node.constant(table, "f32"), codes, axis=0, mode="clamp")
     factors = node.repeated(node.convert(scales, "f32"), 0, block)
     weight = node.op("mul", numbers, node.sliced(factors, -1, 0, n * k))

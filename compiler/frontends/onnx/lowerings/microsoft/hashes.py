@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
-from ingot.compiler.frontends.strings import Strings, flat, longest, padded_bytes
+from ingot.compiler.frontends.strings import Strings, longest, padded_bytes
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
@@ -52,7 +52,7 @@ def _words(node: Node, x: Value) -> tuple[Value, Value]:
 
 def _texts(node: Node, x: Strings) -> tuple[Value, Value]:
     """As `_words`, of strings; zeros behind the end."""
-    width = node.count(longest(node, flat(node, x.lengths)), "the length of the longest string")
+    width = node.count(longest(node, node.flat(x.lengths)), "the length of the longest string")
     count = floordiv(width + 3, 4)
     data = padded_bytes(node, x, count * 4)
     data = node.reshape(data, (*shape_of(x.starts), count, 4))

@@ -19,7 +19,6 @@ from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.frontends.strings import (
     Strings,
     constant_strings,
-    flat,
     join_data,
     longest,
     padded_bytes,
@@ -41,7 +40,7 @@ def tokenizer(node: Node) -> Strings:
     unsupported(x is None, "its input is no tensor of strings: fix the model")
     assert x is not None
     unsupported(least < 1, f"its mincharnum is {least}: expected 1 or more")
-    rows = Strings(flat(node, x.starts), flat(node, x.lengths), x.data)
+    rows = Strings(node.flat(x.starts), node.flat(x.lengths), x.data)
     width = node.count(longest(node, rows.lengths), "the length of the longest string")
     data = padded_bytes(node, rows, width)
     place = node.op("iota", dtype=type_of(rows.lengths).dtype, shape=shape_of(data), axis=1)

@@ -23,7 +23,7 @@ class Network:
 
     def __init__(self, kind: Any) -> None:
         self.random = np.random.default_rng(5)
-        self.kind, self.zero = kind, 7 if kind is np.uint8 else -9
+        self.kind, self.zero = kind, -9 if kind is np.int8 else 7
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.x = "x"
@@ -143,6 +143,42 @@ def test_the_report_has_the_layers_that_multiply_bytes() -> None:
     report = ingot.compile(attention(np.int8), variants=[dot4_variants()[0]]).report
     assert [each.partition("_")[0] for each in report.in_integers] == ["MatMul"] * 5
     assert "5 layers multiplied in integers" in report.text()
+
+
+def test_the_report_says_which_quantised_layers_multiply_floats_and_why() -> None:
+    wide = Network(np.uint16)
+    wide.quantised(0.0213)
+    given = wide.x
+    wide.x = wide.op("MatMul", given, wide.weight(4, 6, axis=1))
+    wide.op("MatMul", given, wide.op("Transpose", given, perm=[0, 2, 1]))
+    wide.x = wide.op("Add", wide.op("ReduceSum", wide.x), wide.op("ReduceSum", "v5"))
+    image = Network(np.uint8)
+    image.quantised(0.0213)
+    image.x = image.op("ConvTranspose", image.x, image.weight(3, 5, 2, 2, axis=1), strides=[2, 2])
+    plain = Network(np.uint8)
+    plain.x = plain.op("MatMul", "x", plain.weight(4, 6, axis=1))
+    found = [
+        {why for _, why in ingot.compile(model, variants=["x86-64"]).report.left_in_float}
+        for model in (
+            wide.model(["n", 3, 4], [1, 1, 1]), image.model(["n", 3, 4, 4], ["n", 5, 8, 8]),
+            plain.model(["n", 3, 4], ["n", 3, 6]),
+        )
+    ]  # fmt: skip
+    wanted = {"its input is quantised to u16", "it multiplies u16 and u16"}
+    assert found == [wanted, {"its input is spread out"}, {"its input is not quantised"}]
+
+
+def test_scales_of_columns_are_no_constant_as_large_as_an_image() -> None:
+    n = Network(np.uint8)
+    weight = [n.constant(n.random.integers(-9, 9, (8, 3, 1, 1)).astype(np.int8))]
+    scales = n.random.uniform(0.001, 0.01, 8).astype(np.float32)
+    weight += [n.constant(scales), n.constant(np.zeros(8, np.int8))]
+    pairs = [[n.constant(np.float32(s)), n.constant(np.uint8(7))] for s in (0.02, 0.05)]
+    codes = n.op("QuantizeLinear", "x", *pairs[0])
+    n.x = n.op("QLinearConv", codes, *pairs[0], *weight, *pairs[1])
+    n.x = n.op("DequantizeLinear", n.x, *pairs[1])
+    source = n.model([1, 3, 32, 32], [1, 8, 32, 32])
+    assert ingot.compile(source, variants=["x86-64"]).report.constant_length < 2048
 
 
 def test_bytes_that_are_read_as_words_may_begin_anywhere() -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "Refused",
     "as_signed",
     "as_unsigned",
+    "dtype_of_codes",
     "extent",
     "is_dequantised",
     "is_plain",
@@ -58,6 +59,16 @@ class Dequantised:
 def is_dequantised(x: Value) -> bool:
     """Whether the tensor is one, whatever its scale and zero point."""
     return _parts_of(x) is not None
+
+
+def dtype_of_codes(x: Value) -> DType | None:
+    """Of the integers of up to 16 bits that floats stand for; None if there are none."""
+    names = ("convert", "mul", "reverse", "reshape", "sub", "transpose")
+    while (op := defined_by(x, *names)) is not None:
+        x = op.operands[0]
+        if op.name == "convert" and _element(x).is_integer:
+            return _element(x) if 1 < _element(x).bits <= 16 else None
+    return None
 
 
 def is_plain(x: Value) -> bool:

@@ -24,6 +24,7 @@ from ingot.compiler.graph.forms.dequantised import (
     Refused,
     as_signed,
     as_unsigned,
+    dtype_of_codes,
     extent,
     is_dequantised,
     is_plain,
@@ -91,7 +92,7 @@ def _multiply(
     if not sides and all(map(is_dequantised, op.operands)):
         return _multiply_activations(op, symbols, builder)
     if len(sides) != 1 or not is_dequantised(op.operands[sides[0]]):
-        return None
+        return _refuse_codes(op) if result.is_float else None
     x, w = op.operands[1 - sides[0]], op.operands[sides[0]]
     if tensor_type(x).dtype is _U8 and tensor_type(w).dtype is _I8:
         return None  # kernels take it as it is
@@ -99,7 +100,10 @@ def _multiply(
     if rows is None:
         if result is _I32:
             return None
-        raise Refused("its input is not quantised")
+        found = dtype_of_codes(x)
+        raise Refused(
+            "its input is " + (f"quantised to {found.name}" if found else "not quantised")
+        )
     form = _Product(op, sides[0]) if op.name == "dot_general" else _Convolution(op, sides[0])
     weight = read_weight(w, form.summed, builder)
     if result is not _I32:
@@ -108,6 +112,15 @@ def _multiply(
     total = form.total(rows, weight, builder)
     scale = None if result is _I32 else _times(rows.scale, weight.scale, builder)
     return [_scaled(total, None if scale is None else form.wide(scale, builder), result, builder)]
+
+
+def _refuse_codes(op: Op) -> None:
+    """Refused: both operands are codes, though not as `read_tensor` and `read_weight` take them."""
+    found = [dtype_of_codes(each) for each in op.operands]
+    if all(found):
+        if op.name == "convolution" and any(step != 1 for step in Convolution.of(op).lhs_dilation):
+            raise Refused("its input is spread out")
+        raise Refused(f"it multiplies {' and '.join(each.name for each in found if each)}")
 
 
 def _multiply_activations(op: Op, symbols: Bounds, builder: Builder) -> Sequence[Value] | None:

@@ -239,14 +239,14 @@ def _requantize(
     check_scales(*(scale for scale, _ in scales[:2]))
     check_scales(scales[2][0], divides=True)
 
-    def spread(value: Value, place: int) -> Value:
+    def column(value: Value, place: int) -> Value:
         one = dims.product(shape_of(value)) == 1
-        column = _along(node, total, value, place) if one or type_of(value).rank == 1 else value
-        return node.broadcast_to(column, shape_of(total))
+        return _along(node, total, value, place) if one or type_of(value).rank == 1 else value
 
-    a, b, y = (spread(node.convert(scale, "f32"), place) for scale, place in scales)
-    factor = node.op("div", node.op("mul", a, b), y)
-    points = spread(zero, axis)
+    a, b, y = (column(node.convert(scale, "f32"), place) for scale, place in scales)
+    factor = node.op("mul", *node.broadcast(a, b))
+    factor = node.broadcast_to(node.op("div", *node.broadcast(factor, y)), shape_of(total))
+    points = node.broadcast_to(column(zero, axis), shape_of(total))
     product = node.op("mul", node.convert(total, "f32"), factor)
     return _to_integer(node, product, points, type_of(zero).dtype)
 

@@ -92,7 +92,9 @@ def _multiply(
     if not sides and all(map(is_dequantised, op.operands)):
         return _multiply_activations(op, symbols, builder)
     if len(sides) != 1 or not is_dequantised(op.operands[sides[0]]):
-        return _refuse_codes(op) if result.is_float else None
+        if result.is_float:
+            _refuse_codes(op)
+        return None
     x, w = op.operands[1 - sides[0]], op.operands[sides[0]]
     if tensor_type(x).dtype is _U8 and tensor_type(w).dtype is _I8:
         return None  # kernels take it as it is

@@ -37,7 +37,7 @@ from ingot.compiler.dispatch.ops import SLOT_OPS
 from ingot.compiler.dispatch.view import view_of
 from ingot.compiler.dispatch.write_regions import write_function
 from ingot.compiler.graph.builder import tensor_type
-from ingot.compiler.graph.forms.waiting_codes import waiting_codes
+from ingot.compiler.graph.forms.waiting_codes import waiting_codes, widens_bytes
 from ingot.compiler.graph.ops import CONTROL, COSTLY, Take, Transpose, defined_symbols
 from ingot.compiler.graph.symbols import symbols_used
 from ingot.compiler.ir import (
@@ -192,12 +192,7 @@ class Former:
     def _widens_codes(self, op: Op) -> bool:
         """Whether the op makes floats of bytes that others read, too, or that lie in memory until a
         later product: so do its readers, each for itself, and no floats lie in memory."""
-        if op in self.waiting:
-            return True
-        if op.name != "convert" or self.uses.get(op.operands[0], 0) < 2:
-            return False
-        old, new = tensor_type(op.operands[0]).dtype, tensor_type(op.result).dtype
-        return old.is_integer and old.bits == 8 and new.is_float
+        return op in self.waiting or (widens_bytes(op) and self.uses.get(op.operands[0], 0) > 1)
 
     def _is_computed_by_reduction(self, op: Op) -> bool:
         """Whether a reduction alone reads what a cheap op makes of a product that others read, too,

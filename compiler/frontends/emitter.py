@@ -5,7 +5,8 @@ constants and reductions, on top of the `Builder`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from copy import copy
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["Emitter", "UnsupportedNode", "shape_of", "type_of", "unsupported"]
+
+
+_Emitter = TypeVar("_Emitter", bound="Emitter")
 
 
 class UnsupportedNode(Exception):
@@ -47,6 +51,12 @@ class Emitter:
     def builder(self) -> Builder:
         """What the node's ops are made with."""
         return self._builder
+
+    def within(self: _Emitter, builder: Builder) -> _Emitter:
+        """The same node as it makes ops in a region that the builder builds."""
+        inner = copy(self)
+        inner._builder = builder
+        return inner
 
     def normalize_axis(self, axis: int, rank: int) -> int:
         """`axis` counted from the front. UnsupportedNode if it is out of range."""

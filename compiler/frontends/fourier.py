@@ -43,14 +43,14 @@ def transform(builder: Builder, x: Pair, inverse: bool = False) -> tuple[Value, 
         return _by_matrix(builder, x, inverse)
     shape = tensor_type(x[0]).shape
     rows = (*shape[:-1], factor, length // factor)
-    inner = transform(builder, _each(builder, x, rows, swapped=True), inverse)  # [..., j, k]
+    inner = transform(builder, _swapped(builder, x, rows), inverse)  # [..., j, k]
     step = 2 * np.pi / length
     angles: _Angles = np.outer(np.arange(length // factor), np.arange(factor)) * step
     rotated = _rotate(builder, inner, angles, inverse)
     last = tensor_type(rotated[0]).shape
-    outer = transform(builder, _each(builder, rotated, last, swapped=True), inverse)
+    outer = transform(builder, _swapped(builder, rotated, last), inverse)
     wide = tensor_type(outer[0]).shape
-    a, b = _each(builder, outer, wide, swapped=True)
+    a, b = _swapped(builder, outer, wide)
     assert b is not None
     return builder.value("reshape", a, shape=shape), builder.value("reshape", b, shape=shape)
 
@@ -148,13 +148,13 @@ def _factor(length: int) -> int:
     return least
 
 
-def _each(builder: Builder, x: Pair, shape: tuple[object, ...], *, swapped: bool) -> Pair:
+def _swapped(builder: Builder, x: Pair, shape: tuple[object, ...]) -> Pair:
     """Both parts reshaped, with the last two axes swapped."""
 
     def one(value: Value) -> Value:
         value = builder.value("reshape", value, shape=shape)
         rank = len(shape)
-        order = (*range(rank - 2), rank - 1, rank - 2) if swapped else tuple(range(rank))
+        order = (*range(rank - 2), rank - 1, rank - 2)
         return builder.value("transpose", value, permutation=order)
 
     real, imaginary = x

@@ -221,11 +221,17 @@ def _grid_reader(
         pixels = read_pixels(node, x, batch, places)
         if padding != "zeros":
             return pixels
-        inside = _inside_of(node, places, shape_of(x)[2:])
-        spread = node.op("broadcast", inside, shape=shape_of(pixels), dimensions=(0,))
-        return node.op("select", spread, pixels, node.fill(0, like=pixels))
+        return _zero_outside(node, pixels, places, shape_of(x)[2:])
 
     return read
+
+
+def _zero_outside(
+    node: Emitter, pixels: Value, places: Sequence[Value], spatial: Sequence[Dim]
+) -> Value:
+    inside = _inside_of(node, places, spatial)
+    spread = node.op("broadcast", inside, shape=shape_of(pixels), dimensions=(0,))
+    return node.op("select", spread, pixels, node.fill(0, like=pixels))
 
 
 def _over(count: Dim, parts: Dim) -> Dim:
@@ -277,9 +283,7 @@ def deform_conv(
 
     def read(places: Sequence[Value]) -> Value:
         pixels = read_pixels(node, images, image, places)
-        inside = _inside_of(node, places, shape_of(x)[2:])
-        spread = node.op("broadcast", inside, shape=shape_of(pixels), dimensions=(0,))
-        return node.op("select", spread, pixels, node.fill(0, like=pixels))
+        return _zero_outside(node, pixels, places, shape_of(x)[2:])
 
     sampled = _weighted(node, read, [linear_weights(node, each) for each in at])
     sampled = node.reshape(sampled, (*shape, channels // parts))

@@ -8,6 +8,7 @@ with the replacement in place. That happens once per symbol at most, mostly in t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ingot.compiler.ir import dims
@@ -15,7 +16,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Call, Dim, Expr, Symbol, symbol
 from ingot.hal.errors import CompileError
 
-__all__ = ["Atom", "Restart", "Symbols", "Truth"]
+__all__ = ["Atom", "Names", "Restart", "Symbols", "Truth"]
 
 
 class Restart(Exception):
@@ -41,6 +42,25 @@ class Atom:
             "ge": (low >= 0, high < 0),
         }[self.direction]
         return True if always else False if never else None
+
+
+class Names:
+    """Names of symbols that ops define, each once. `taken` are those that others have."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+        self._counts: dict[str, int] = {}  # of names with a number at the end, by what is before
+
+    def fresh(self, hint: str) -> str:
+        """A new name, like `hint`."""
+        base = re.sub(r"\W", "_", hint) or "size"
+        base = base if re.match(r"[A-Za-z_]", base) else f"_{base}"
+        name = base
+        while name in self.taken:
+            self._counts[base] = self._counts.get(base, 1) + 1
+            name = f"{base}_{self._counts[base]}"
+        self.taken.add(name)
+        return name
 
 
 Truth = bool | tuple[Atom, ...]

@@ -63,6 +63,11 @@ class Constants:
     length: int = 0
     chunks: Sequence[Chunk] = ()
 
+    @staticmethod
+    def of(data: Bytes) -> Constants:
+        """A section that is there as a whole."""
+        return Constants(len(data), (Chunk(0, data),) if len(data) else ())
+
 
 @dataclass(frozen=True)
 class Parameter:

@@ -78,8 +78,8 @@ class CStructure(ABC):
             else:
                 self._define(op.result, self._expression(op))
 
-    def _new_name(self, value: Value, name: str = "") -> str:
-        self.names[value] = name or f"v{len(self.names)}"
+    def _new_name(self, value: Value) -> str:
+        self.names[value] = f"v{len(self.names)}"
         return self.names[value]
 
     def _define(self, value: Value, expression: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import Dim
-from ingot.compiler.stream.data import Bytes, Chunk, Constants, Parameter
+from ingot.compiler.stream.data import Bytes, Constants, Parameter
 from ingot.compiler.vm.assembly_code import assemble_function
 from ingot.compiler.vm.assembly_line import U32, U64, Line, refuse
 from ingot.compiler.vm.build_module import native_contents
@@ -117,7 +117,7 @@ class _Reader:
         tables = ModuleContents(
             (),
             b"",
-            _constants(self._bytes("constants")),
+            Constants.of(self._bytes("constants")),
             tuple(map(self._parameter, self.statements["parameter"])),
             self._executables(),
             global_count,
@@ -300,10 +300,6 @@ def _version(statement: _Statement) -> tuple[str, int]:
     refuse(statement.body)
     name = statement.head.string()
     return name, statement.head.end_with(statement.head.number(0, U32))
-
-
-def _constants(data: Bytes) -> Constants:
-    return Constants(len(data), (Chunk(0, data),) if len(data) else ())
 
 
 def _entry(line: Line) -> Entry:

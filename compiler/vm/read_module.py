@@ -14,7 +14,7 @@ from typing import Any
 
 from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import Dim
-from ingot.compiler.stream.data import Chunk, Constants, Parameter
+from ingot.compiler.stream.data import Constants, Parameter
 from ingot.compiler.vm.contents import (
     Code,
     Entry,
@@ -44,7 +44,7 @@ def read_module(data: bytes | memoryview, *, verify: bool = True) -> ModuleConte
     return ModuleContents(
         functions,
         bytes(reader.section("STRINGS")),
-        _constants(reader.section("CONSTANTS")),
+        Constants.of(reader.section("CONSTANTS")),
         tuple(reader.parameter(row) for row in reader.rows("PARAMETERS", "parameter")),
         tuple(reader.executable(row) for row in reader.rows("EXECUTABLES", "executable")),
         reader.global_count,
@@ -230,7 +230,3 @@ def read_dim(text: str) -> Dim:
 def _check_crc(what: str, data: bytes | memoryview, crc: int) -> None:
     if zlib.crc32(data) != crc:
         raise DataLoss(f"the {what} of the module file is damaged: its checksum is wrong")
-
-
-def _constants(data: memoryview) -> Constants:
-    return Constants(len(data), (Chunk(0, data),) if len(data) else ())

@@ -22,8 +22,8 @@ from ingot.compiler.frontends.onnx.structures import (
     take_apart,
 )
 from ingot.compiler.graph.control.build_control import join_branches
-from ingot.compiler.graph.ops import defined_symbols
-from ingot.compiler.ir import Block, Region, TensorType, Value, dims, walk
+from ingot.compiler.graph.symbols import inner_symbols
+from ingot.compiler.ir import Block, Region, TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim, symbols_of
 
 __all__ = ["alternative", "join_structures", "refuse_branches"]
@@ -103,7 +103,7 @@ def refuse_branches(
     good, ranks = failed.index(False), [len(shape) for shape in fork.shapes]
     if any(bad and rank == ranks[good] for bad, rank in zip(failed, ranks, strict=True)):
         return False
-    own = _defined(Region([branches[good][1]]))
+    own = inner_symbols(branches[good][1])
     types = [each.type for each in results[good] if isinstance(each, Value)]
     tensors = [type for type in types if isinstance(type, TensorType)]
     if len(tensors) < len(results[good]):
@@ -157,10 +157,6 @@ def _known_outside(
     shape: Sequence[Dim], region: Region, sizes: Sequence[Value]
 ) -> tuple[Dim | Value, ...]:
     """The dims, as one of `sizes` where only the branch knows them."""
-    own = _defined(region)
+    own = inner_symbols(region)
     both = zip(shape, sizes, strict=False)
     return tuple(size if symbols_of(dim) & own else dim for dim, size in both)
-
-
-def _defined(region: Region) -> set[str]:
-    return {name for op in walk(region) for name in defined_symbols(op)}

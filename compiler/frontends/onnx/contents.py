@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Any
 
 from ingot.compiler.frontends.amounts import Amounts
-from ingot.compiler.frontends.symbols import Restart, Symbols
+from ingot.compiler.frontends.symbols import Names, Restart, Symbols
 from ingot.compiler.ir import ListType, Op, Value
 
 __all__ = ["Contents"]
@@ -19,13 +18,8 @@ class Contents(Amounts):
     def __init__(self, symbols: Symbols, entry: list[Op]) -> None:
         super().__init__(symbols)
         self.entry = entry
-        self._names: set[str] = set()
-        self._counts: dict[str, int] = {}  # of names with a number at the end, by what is before
+        self.names = Names()
         self.remembered: dict[Hashable, Any] = {}  # what was made for a value and a use of it
-
-    def reserve(self, names: Iterable[str]) -> None:
-        """Symbols that must not be defined anew."""
-        self._names.update(names)
 
     def learn_rank(self, list: Value, rank: int) -> None:
         """The elements of the list have this rank. Restart: it comes from a graph input that
@@ -43,15 +37,3 @@ class Contents(Amounts):
         if name in same or len(same) == 1:
             ranks[name if name in same else same[0]] = (element, rank)
             raise Restart
-
-    def fresh_symbol(self, hint: str) -> str:
-        """A name for a symbol that an op defines, like `hint`."""
-        base = re.sub(r"\W", "_", hint)
-        if not re.match(r"[A-Za-z_]", base):
-            base = f"_{base}"
-        name = base
-        while name in self._names:
-            self._counts[base] = self._counts.get(base, 1) + 1
-            name = f"{base}_{self._counts[base]}"
-        self._names.add(name)
-        return name

@@ -47,7 +47,7 @@ def take_argument(argument: Value, builder: Builder, contents: Contents) -> Stru
         return argument
     if argument.type.kind == "sequence":
         return builder.value("list.argument", argument, symbols=())
-    name = contents.fresh_symbol(f"{argument.name}_given")
+    name = contents.names.fresh(f"{argument.name}_given")
     list = builder.value("list.argument", argument, symbols=(name,))
     given = builder.value("dim", value=symbol(name), dtype=dtype("i64"))
     zero = builder.constant(np.zeros((), np.int64))
@@ -101,7 +101,7 @@ def _given(present: Value | bool, builder: Builder, contents: Contents) -> Dim:
     if isinstance(present, bool):
         return int(present)
     flag = builder.value("convert", present, dtype=dtype("i64"))
-    name = contents.fresh_symbol("given")
+    name = contents.names.fresh("given")
     attributes = {"symbols": (name,), "low": 0, "high": 1, "what": "whether the optional is given"}
     builder.append("size", (flag,), (), attributes)
     return symbol(name)

@@ -191,7 +191,7 @@ def _give_strings(walk: Walk, name: str, strings: Strings) -> dict[str, Value]:
     """Where the strings end, and their bytes."""
 
     def define_size(number: Value, what: str) -> Dim:
-        symbol = partial(walk.contents.fresh_symbol, f"{name}_size")
+        symbol = partial(walk.contents.names.fresh, f"{name}_size")
         (part,) = walk.contents.parts(walk.builder, number)
         return walk.contents.define_size(walk.builder, part, symbol, what)
 

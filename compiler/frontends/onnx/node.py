@@ -255,13 +255,13 @@ class Node(Emitter):
 
     def fresh_symbol(self, hint: str) -> str:
         """A name for a symbol that an op defines, like `hint`."""
-        return self._contents.fresh_symbol(hint)
+        return self._contents.names.fresh(hint)
 
     def define_size(
         self, part: Dim | Value, hint: str, what: str, low: Dim = 0, high: Dim | None = None
     ) -> Dim:
         """The number `part` as a dim: see `Amounts`. The symbol has a name like `hint`."""
-        name = partial(self._contents.fresh_symbol, hint)
+        name = partial(self._contents.names.fresh, hint)
         return self._contents.define_size(self._builder, part, name, what, low, high)
 
     def define_amount(self, part: Dim | Value, place: int, what: str) -> Dim:
@@ -269,13 +269,13 @@ class Node(Emitter):
         return self._contents.define_amount(
             self._builder,
             part,
-            lambda side: self._contents.fresh_symbol(f"{self.proto.output[0]}_{side}_{place}"),
+            lambda side: self._contents.names.fresh(f"{self.proto.output[0]}_{side}_{place}"),
             what,
         )
 
     def require(self, value: Value, size: Dim, what: str) -> None:
         """Check when the model runs that a number is `size`."""
-        name = self._contents.fresh_symbol("required")
+        name = self._contents.names.fresh("required")
         checked = {"symbols": (name,), "low": size, "high": size, "what": what}
         self._builder.append("size", (value,), (), checked)
 
@@ -295,7 +295,7 @@ class Node(Emitter):
         those before it along the first axis."""
         key = ("nonzero", value, limit, id(self._builder.ops))
         if key not in self._contents.remembered:
-            name = self._contents.fresh_symbol(hint)
+            name = self._contents.names.fresh(hint)
             before = value if limit is None else self.sliced(value, 0, 0, limit)
             self._contents.remembered[key] = self.op("nonzero", before, symbols=(name,))
         result: Value = self._contents.remembered[key]
@@ -306,12 +306,6 @@ class Node(Emitter):
         return self._contents.of(value)
 
     # ---- emitting
-
-    def within(self, builder: Builder) -> Node:
-        """The node as it emits into a region that `builder` builds."""
-        inner = copy(self)
-        inner._builder = builder
-        return inner
 
     def with_input(self, index: int, value: Value) -> Node:
         """The node with another input."""
@@ -356,7 +350,7 @@ class Node(Emitter):
     def fresh_symbols(self, hint: str) -> Iterator[str]:
         """Names of symbols that are in use nowhere."""
         while True:
-            yield self._contents.fresh_symbol(hint)
+            yield self._contents.names.fresh(hint)
 
     def learn_rank(self, list: Value, rank: int) -> None:
         """The elements of the list have this rank. If it comes from a graph input that leaves it

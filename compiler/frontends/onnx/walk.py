@@ -72,7 +72,7 @@ class Walk:
         self.notes = Notes(source, options.survey)
         self.initializers = Initializers(source.files, options, self.notes)
         self.contents = Contents(symbols, main.ops)
-        self.contents.reserve(symbols.order)
+        self.contents.names.taken.update(symbols.order)
         self.last_values: list[Value] = []  # of the main graph, which only refused layers read
         self._files = source.files
         self._functions = {key_of(function): function for function in source.model.functions}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ingot.compiler.frontends.stablehlo.bodies import body_of
 from ingot.compiler.frontends.stablehlo.called import followed_function, is_known_call
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered
 from ingot.compiler.frontends.stablehlo.lowerings.elementwise import SCALAR_OPS
@@ -26,7 +27,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DTYPES, DType, dtype
 
-__all__ = ["cast", "element_of", "elements_of", "lift", "paired", "scalar_problem"]
+__all__ = ["cast", "check_body", "element_of", "elements_of", "lift", "paired", "scalar_problem"]
 
 _PLAIN = frozenset({*SCALAR_OPS, "constant", "optimization_barrier", "return"})
 _SHAPES = frozenset({"broadcast_in_dim", "reshape"})  # of one element
@@ -48,6 +49,11 @@ def scalar_problem(block: SourceBlock | None, program: SourceProgram, depth: int
     if any(not isinstance(each, TensorType) or each.element not in DTYPES for each in types):
         return "a region with values that are no numbers"
     return None
+
+
+def check_body(op: SourceOp, program: SourceProgram) -> str | None:
+    """The same of the region of an op, as the check of its lowering."""
+    return scalar_problem(body_of(op), program)
 
 
 def _is_shape_of_one(op: SourceOp) -> bool:

@@ -15,14 +15,13 @@ result.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.symbols import Names
 from ingot.compiler.frontends.tflite.model import Operator, Subgraph, Tensor
 from ingot.compiler.frontends.tflite.quantized import dequantize
 from ingot.compiler.graph.builder import Builder
@@ -39,7 +38,6 @@ __all__ = [
     "Handle",
     "HashTable",
     "Lowering",
-    "Names",
     "Walker",
     "lowering",
 ]
@@ -92,22 +90,6 @@ class HashTable:
 
     keys: Tensor | None = None
     values: Tensor | None = None
-
-
-class Names:
-    """Names of symbols that ops define, each once."""
-
-    def __init__(self) -> None:
-        self._names: set[str] = set()
-
-    def fresh(self, hint: str) -> str:
-        base = re.sub(r"\W", "_", hint)[:40] or "size"
-        base = base if re.match(r"[A-Za-z_]", base) else f"_{base}"
-        name, number = base, 2
-        while name in self._names:
-            name, number = f"{base}_{number}", number + 1
-        self._names.add(name)
-        return name
 
 
 class Walker(Protocol):
@@ -165,12 +147,6 @@ class Context(Emitter):
             return self.walker.amounts.symbols.equate(a, b, "its operands", kept)
         return super()._are_one(a, b, kept)
 
-    def within(self, builder: Builder) -> Context:
-        """The operator as it emits into a region that `builder` builds."""
-        inner = copy(self)
-        inner._builder = builder
-        return inner
-
     def number(self, place: int, x: Value) -> Value:
         """Input `place` as the numbers that it stands for."""
         tensor = self.inputs[place]
@@ -188,7 +164,7 @@ class Context(Emitter):
         return [self.size_of(part, what) for part in self.parts(x)]
 
     def size_of(self, part: Dim | Value, what: str = "a size", high: Dim | None = None) -> Dim:
-        name = partial(self.walker.names.fresh, self.outputs[0].name.rpartition("/")[2])
+        name = partial(next, self.fresh_names())
         return self.walker.amounts.define_size(self.builder, part, name, what, 0, high)
 
     def known(self, x: Value, what: str) -> list[int]:
@@ -200,7 +176,7 @@ class Context(Emitter):
 
     def fresh_names(self) -> Iterator[str]:
         while True:
-            yield self.walker.names.fresh(self.outputs[0].name.rpartition("/")[2])
+            yield self.walker.names.fresh(self.outputs[0].name.rpartition("/")[2][:40])
 
     def axis(self, axis: int, x: Value) -> int:
         return self.normalize_axis(axis, type_of(x).rank)

@@ -18,7 +18,7 @@ from ingot.compiler.frontends.own_ops import ADVICE, find_own, lower_own
 from ingot.compiler.frontends.problems import Problem
 from ingot.compiler.frontends.strings import Strings, constant_strings
 from ingot.compiler.frontends.survey import Survey, Use
-from ingot.compiler.frontends.symbols import Symbols
+from ingot.compiler.frontends.symbols import Names, Symbols
 from ingot.compiler.frontends.tflite.flexbuffer import read_options
 from ingot.compiler.frontends.tflite.lowering import (
     EACH,
@@ -27,7 +27,6 @@ from ingot.compiler.frontends.tflite.lowering import (
     Context,
     HashTable,
     Lowering,
-    Names,
 )
 from ingot.compiler.frontends.tflite.lowerings.activations import activate
 from ingot.compiler.frontends.tflite.model import (

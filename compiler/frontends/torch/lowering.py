@@ -43,6 +43,7 @@ __all__ = [
     "Scalar",
     "functional_op",
     "lowering",
+    "per_axis",
     "refuse",
 ]
 
@@ -143,12 +144,6 @@ class Context(Emitter):
         inner.declared = declared
         return inner
 
-    def within(self, builder: Builder) -> Context:
-        """The same node in a branch or a step that the builder makes."""
-        inner = copy(self)
-        inner._builder = builder
-        return inner
-
     @property
     def dtype(self) -> DType:
         """Of the first result."""
@@ -219,6 +214,12 @@ class Context(Emitter):
                 f"the result is {x.type}, but the program declares rank {len(shape)}"
             )
         return self.agree(x, shape)
+
+
+def per_axis(given: Any, count: int) -> list[Any]:
+    """One number for each spatial axis; torch lets one stand for all."""
+    values = list(given) if isinstance(given, (list, tuple)) else [given]
+    return values * count if len(values) == 1 else values
 
 
 def _fitting(number: float, element: DType) -> float:

@@ -6,7 +6,6 @@ notes, so that one error lists all that is missing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from ingot.compiler.frontends.natives import find_native
 from ingot.compiler.frontends.own_ops import ADVICE, OwnLowering, find_own, lower_own
 from ingot.compiler.frontends.problems import Problem
 from ingot.compiler.frontends.survey import Survey, Use
+from ingot.compiler.frontends.symbols import Names
 from ingot.compiler.frontends.torch.archive import element_type
 from ingot.compiler.frontends.torch.complex_values import (
     COMPLEX,
@@ -67,7 +67,7 @@ class Walk:
         self._amounts = amounts
         self._survey = survey
         self.problems: list[Problem] = []
-        self._names: set[str] = set()
+        self._names = Names()
 
     def lower(self, graph: Any, tensors: Tensors, builder: Builder) -> list[Any]:
         """Lower all nodes; what the graph's outputs are."""
@@ -203,7 +203,7 @@ class Walk:
         sizes += [dim for dim in known if dim is not None]
         for dim in sizes:
             name = single_symbol(dim)
-            if name is not None and self._types.is_unbacked(name) and name not in self._names:
+            if name is not None and self._types.is_unbacked(name) and name not in self._names.taken:
                 hint = name
 
         def layout(place: int) -> Layout:
@@ -214,7 +214,7 @@ class Walk:
             low, high = self._types.limits(name)
             return None if self._types.may_be_negative(name) else low, high
 
-        return Context(builder, self._amounts, declared, self._fresh, limits, hint, layout)
+        return Context(builder, self._amounts, declared, self._names.fresh, limits, hint, layout)
 
     def _learned(
         self, node: Any, graph: Any, declared: Sequence[TensorType | None], results: list[Any]
@@ -248,20 +248,11 @@ class Walk:
     def _learn(self, declared: Any, made: Any) -> None:
         """A symbol that torch made for a size, and that no op defines, stands for what was made."""
         name = single_symbol(declared)
-        if name is None or not self._types.is_unbacked(name) or name in self._names:
+        if name is None or not self._types.is_unbacked(name) or name in self._names.taken:
             return
         if isinstance(made, (int, Expr)) and made != declared:
-            self._names.add(name)
+            self._names.taken.add(name)
             self._types.define(name, made)
-
-    def _fresh(self, hint: str) -> str:
-        """A name for a symbol that an op defines."""
-        base = re.sub(r"\W", "_", hint) or "size"
-        name, number = base, 2
-        while name in self._names:
-            name, number = f"{base}_{number}", number + 1
-        self._names.add(name)
-        return name
 
     def _declared(self, name: str, graph: Any) -> TensorType | None:
         meta = graph["tensor_values"].get(name)

@@ -10,7 +10,7 @@ from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.graph.ops import OPS
 from ingot.compiler.ir import Block, Op, TensorType, Value, count_uses, defined_by
 
-__all__ = ["waiting_codes"]
+__all__ = ["waiting_codes", "widens_bytes"]
 
 
 def waiting_codes(block: Block) -> set[Op]:
@@ -29,7 +29,7 @@ def waiting_codes(block: Block) -> set[Op]:
         elif family == "elementwise":
             last[op.result] = max(last.get(each, -1) for each in op.operands)
         alone = [each for each in op.operands if each in scaled and uses[each] == 1]
-        if _widens(op):
+        if widens_bytes(op):
             scaled[op.result] = op, place
         elif op.name in ("sub", "mul") and alone and defined_by(op.operands[1], "broadcast"):
             scaled[op.result] = scaled[op.operands[0]]
@@ -40,7 +40,8 @@ def waiting_codes(block: Block) -> set[Op]:
     return found
 
 
-def _widens(op: Op) -> bool:
+def widens_bytes(op: Op) -> bool:
+    """Whether the op makes floats of bytes."""
     if op.name != "convert" or not isinstance(op.result.type, TensorType):  # a register of the VM
         return False
     old, new = tensor_type(op.operands[0]).dtype, tensor_type(op.result).dtype

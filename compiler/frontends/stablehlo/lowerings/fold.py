@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lift import (
     cast,
+    check_body,
     elements_of,
     lift,
     paired,
-    scalar_problem,
 )
 from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, ints, lowering
-from ingot.compiler.frontends.stablehlo.reading.program import SourceBlock, SourceOp, SourceProgram
+from ingot.compiler.frontends.stablehlo.reading.program import SourceBlock, SourceOp
 from ingot.compiler.frontends.windows import Windows
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import counted_loop
@@ -27,11 +27,7 @@ from ingot.compiler.ir.dims import Dim
 __all__ = ["fold_rows", "fold_running", "fold_windows"]
 
 
-def _check_map(op: SourceOp, program: SourceProgram) -> str | None:
-    return scalar_problem(bodies.body_of(op), program)
-
-
-@lowering("map", check=_check_map)
+@lowering("map", check=check_body)
 def map_(context: Context, op: SourceOp) -> list[Lowered]:
     block = bodies.body_of(op)
     assert block is not None

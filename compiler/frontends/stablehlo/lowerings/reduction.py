@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ingot.compiler.frontends.stablehlo import bodies
-from ingot.compiler.frontends.stablehlo.lift import cast, element_of, paired, scalar_problem
+from ingot.compiler.frontends.stablehlo.lift import cast, check_body, element_of, paired
 from ingot.compiler.frontends.stablehlo.lowering import (
     Context,
     Lowered,
@@ -27,16 +27,15 @@ from ingot.compiler.graph.ops.reduction import identity
 from ingot.compiler.ir import Block, Region, ScalarType, Value
 from ingot.hal.spec import DType
 
-__all__ = ["is_identity", "with_init"]
+__all__ = ["check_reduction", "is_identity", "with_init"]
 
 
-def _check_reduce(op: SourceOp, program: SourceProgram) -> str | None:
-    if bodies.reduction_kinds(op) is not None:
-        return None
-    return scalar_problem(bodies.body_of(op), program)
+def check_reduction(op: SourceOp, program: SourceProgram) -> str | None:
+    """Why a reduction, perhaps of windows, cannot be lowered; None if it can."""
+    return None if bodies.reduction_kinds(op) is not None else check_body(op, program)
 
 
-@lowering("reduce", check=_check_reduce)
+@lowering("reduce", check=check_reduction)
 def reduce(context: Context, op: SourceOp) -> Result:
     """Combine elements along axes; the init value enters once, where it is not the identity."""
     block, kinds = bodies.body_of(op), bodies.reduction_kinds(op)
@@ -95,11 +94,7 @@ def _arg_reduce(context: Context, op: SourceOp) -> list[Value] | None:
     return [context.builder.op("reduce", x, axes=(axis,), kind=kind), index]
 
 
-def _check_sort(op: SourceOp, program: SourceProgram) -> str | None:
-    return scalar_problem(bodies.body_of(op), program)
-
-
-@lowering("sort", check=_check_sort)
+@lowering("sort", check=check_body)
 def sort(context: Context, op: SourceOp) -> list[Lowered]:
     """Sort the operands together along one axis, stable; the comparator is a scalar region.
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lift import (
     cast,
+    check_body,
     elements_of,
     lift,
     paired,
@@ -78,11 +79,7 @@ def _kind(block: SourceBlock, place: int, count: int) -> str | None:
     return kind if kind in ("set", "add", "mul", "min", "max") else None
 
 
-def _check_scatter(op: SourceOp, program: SourceProgram) -> str | None:
-    return scalar_problem(bodies.body_of(op), program)
-
-
-@lowering("scatter", check=_check_scatter)
+@lowering("scatter", check=check_body)
 def scatter(context: Context, op: SourceOp) -> list[Lowered]:
     block = bodies.body_of(op)
     assert block is not None

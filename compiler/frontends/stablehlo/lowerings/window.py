@@ -14,7 +14,11 @@ from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lift import cast, scalar_problem
 from ingot.compiler.frontends.stablehlo.lowering import Context, Result, ints, lowering
 from ingot.compiler.frontends.stablehlo.lowerings.fold import fold_running, fold_windows
-from ingot.compiler.frontends.stablehlo.lowerings.reduction import is_identity, with_init
+from ingot.compiler.frontends.stablehlo.lowerings.reduction import (
+    check_reduction,
+    is_identity,
+    with_init,
+)
 from ingot.compiler.frontends.stablehlo.reading.program import SourceBlock, SourceOp, SourceProgram
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value
@@ -46,13 +50,7 @@ class _Windows:
         return axis if others and ends and shape[axis] == self.sizes[axis] else None
 
 
-def _check_window(op: SourceOp, program: SourceProgram) -> str | None:
-    if bodies.reduction_kinds(op) is not None:
-        return None
-    return scalar_problem(bodies.body_of(op), program)
-
-
-@lowering("reduce_window", check=_check_window)
+@lowering("reduce_window", check=check_reduction)
 def reduce_window(context: Context, op: SourceOp) -> Result:
     """Combine elements under a moving window, whose padding is the init value."""
     kinds = bodies.reduction_kinds(op)

@@ -17,7 +17,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Expr
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["computed", "promoted", "together"]
+__all__ = ["at_least_single", "computed", "promoted", "together"]
 
 _UNARY = (
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp",
@@ -329,7 +329,7 @@ def copy_sign(c: Context, a: Scalar, b: Scalar) -> Value:
 @lowering("aten.hypot.default")
 def hypotenuse(c: Context, a: Value, b: Value) -> Value:
     """The root of the sum of squares, none of which overflows."""
-    left, right = together(c, _at_least_single(c.dtype), a, b)
+    left, right = together(c, at_least_single(c.dtype), a, b)
     return c.convert(absolute(Complex(c.builder), (left, right)), c.dtype)
 
 
@@ -365,7 +365,7 @@ def next_after(c: Context, a: Value, b: Value) -> Value:
 def take_exponent(c: Context, x: Value) -> list[Value]:
     """From 1/2 to below 1, and the power of 2 that it is times."""
     half = type_of(x).dtype
-    x = c.convert(x, _at_least_single(half))
+    x = c.convert(x, at_least_single(half))
     bits, fraction = (32, 23) if type_of(x).dtype.bits == 32 else (64, 52)
     whole, most = dtype(f"i{bits}"), (1 << (bits - 1 - fraction)) - 1
     scale = float(1 << (fraction + 1))
@@ -385,7 +385,7 @@ def take_exponent(c: Context, x: Value) -> list[Value]:
     return [c.convert(c.op("select", stays, x, found), half), c.convert(power, "i32")]
 
 
-def _at_least_single(element: DType) -> DType:
+def at_least_single(element: DType) -> DType:
     return element if element.bits >= 32 else dtype("f32")
 
 

@@ -9,7 +9,7 @@ from ingot.compiler.frontends import products
 from ingot.compiler.frontends.einsum import contract_letters
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.runs import each_run
-from ingot.compiler.frontends.torch.lowering import Context, lowering
+from ingot.compiler.frontends.torch.lowering import Context, lowering, per_axis
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -101,12 +101,6 @@ def outer(c: Context, a: Value, b: Value) -> Value:
     return c.op(name, *c.broadcast(columns, c.convert(b, c.dtype)))
 
 
-def _listed(given: Any, count: int) -> list[Any]:
-    """One number for each spatial axis; torch lets one stand for all."""
-    values = list(given) if isinstance(given, (list, tuple)) else [given]
-    return values * count if len(values) == 1 else values
-
-
 @lowering("aten.convolution.default")
 def convolution(
     c: Context,
@@ -121,11 +115,11 @@ def convolution(
     groups: int,
 ) -> Value:
     count = type_of(weight).rank - 2
-    strides, pads, dilations = (_listed(each, count) for each in (stride, padding, dilation))
+    strides, pads, dilations = (per_axis(each, count) for each in (stride, padding, dilation))
     pairs = [(each, each) for each in pads]
     if not transposed:
         return _convolved(c, x, weight, bias, strides, pairs, dilations, groups)
-    added = _listed(output_padding, count)
+    added = per_axis(output_padding, count)
     sizes = shape_of(weight)[2:]
     pairs = [
         (step * (size - 1) - low, step * (size - 1) - low + more)
@@ -197,7 +191,7 @@ def convolve_padded(
     padding: str = "valid", dilation: Any = 1, groups: int = 1,
 ) -> Value:  # fmt: skip
     count = type_of(weight).rank - 2
-    strides, dilations = _listed(stride, count), _listed(dilation, count)
+    strides, dilations = per_axis(stride, count), per_axis(dilation, count)
     pairs: list[tuple[Dim, Dim]] = [(0, 0)] * count
     if padding == "same":
         totals = [(n - 1) * step for n, step in zip(shape_of(weight)[2:], dilations, strict=True)]

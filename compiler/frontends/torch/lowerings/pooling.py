@@ -7,7 +7,7 @@ from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import mean, narrow, widen
-from ingot.compiler.frontends.torch.lowering import Context, lowering
+from ingot.compiler.frontends.torch.lowering import Context, lowering, per_axis
 from ingot.compiler.frontends.windows import Windows, select_elements
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -16,11 +16,6 @@ from ingot.hal.spec import dtype
 __all__: list[str] = []
 
 _I64 = dtype("i64")
-
-
-def _listed(given: Any, count: int) -> list[Any]:
-    values = list(given) if isinstance(given, (list, tuple)) else [given]
-    return values * count if len(values) == 1 else values
 
 
 def _pooled(
@@ -64,12 +59,18 @@ def _max_pool(
     c: Context, x: Value, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool,
 ) -> Value:  # fmt: skip
-    sizes = _listed(kernel, count)
-    strides = _listed(stride, count) if stride else sizes
-    dilations = _listed(dilation, count)
+    sizes = per_axis(kernel, count)
+    strides = per_axis(stride, count) if stride else sizes
+    dilations = per_axis(dilation, count)
     spatial = shape_of(x)[type_of(x).rank - count :]
-    pads = _padding(spatial, sizes, strides, _listed(padding, count), dilations, ceil_mode)
+    pads = _padding(spatial, sizes, strides, per_axis(padding, count), dilations, ceil_mode)
     return _pooled(c, x, "max", sizes, strides, pads, dilations)
+
+
+def _places(c: Context, shape: Sequence[Dim], lead: int) -> Value:
+    """Of each element its place in its plane, which the axes from `lead` on are."""
+    plane = c.op("iota", dtype=_I64, shape=(dims.product(shape[lead:]),), axis=0)
+    return c.broadcast_to(c.reshape(plane, shape[lead:]), shape)
 
 
 def _max_pool_with_places(
@@ -77,14 +78,13 @@ def _max_pool_with_places(
     ceil_mode: bool,
 ) -> list[Value]:  # fmt: skip
     """Also the place of each element in its plane."""
-    sizes = _listed(kernel, count)
-    strides = _listed(stride, count) if stride else sizes
-    dilations = _listed(dilation, count)
+    sizes = per_axis(kernel, count)
+    strides = per_axis(stride, count) if stride else sizes
+    dilations = per_axis(dilation, count)
     lead = type_of(x).rank - count
     shape = shape_of(x)
-    pads = _padding(shape[lead:], sizes, strides, _listed(padding, count), dilations, ceil_mode)
-    plane = c.op("iota", dtype=_I64, shape=(dims.product(shape[lead:]),), axis=0)
-    numbers = c.broadcast_to(c.reshape(plane, shape[lead:]), shape)
+    pads = _padding(shape[lead:], sizes, strides, per_axis(padding, count), dilations, ceil_mode)
+    numbers = _places(c, shape, lead)
     low = (*[0] * lead, *(pair[0] for pair in pads))
     high = (*[0] * lead, *(pair[1] for pair in pads))
     none = (0,) * len(shape)
@@ -99,8 +99,7 @@ def _max_pool_with_places(
 def _adaptive_max_pool(c: Context, x: Value, sizes: Sequence[Dim]) -> list[Value]:
     """Also the places. Windows of an axis get the length of its longest, by elements twice."""
     shape, lead = shape_of(x), type_of(x).rank - len(sizes)
-    plane = c.op("iota", dtype=_I64, shape=(dims.product(shape[lead:]),), axis=0)
-    known = c.broadcast_to(c.reshape(plane, shape[lead:]), shape)
+    known = _places(c, shape, lead)
     lengths = []
     for axis, size in enumerate(sizes, lead):
         own = shape[axis]
@@ -124,8 +123,7 @@ def _fractional(
     lead, shape = type_of(x).rank - len(sizes), shape_of(x)
     samples = c.convert(samples, type_of(x).dtype)
     planes = shape_of(x)[:lead]
-    plane = c.op("iota", dtype=_I64, shape=(dims.product(shape[lead:]),), axis=0)
-    known = c.broadcast_to(c.reshape(plane, shape[lead:]), shape)
+    known = _places(c, shape, lead)
     for place, (size, count) in enumerate(zip(sizes, counts, strict=True)):
         axis = lead + place
         at = len(sizes) - 1 - place if len(sizes) == 2 else place
@@ -180,11 +178,11 @@ def _average_pool(
     c: Context, x: Value, count: int, kernel: Any, stride: Any = (), padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Value:  # fmt: skip
-    sizes = _listed(kernel, count)
-    strides = _listed(stride, count) if stride else sizes
+    sizes = per_axis(kernel, count)
+    strides = per_axis(stride, count) if stride else sizes
     ones = [1] * count
     lead = type_of(x).rank - count
-    spatial, given = shape_of(x)[lead:], _listed(padding, count)
+    spatial, given = shape_of(x)[lead:], per_axis(padding, count)
     pads = _padding(spatial, sizes, strides, given, ones, ceil_mode)
     wide = widen(c, x)
     total = _pooled(c, wide, "add", sizes, strides, pads, ones)
@@ -221,13 +219,13 @@ def _register(count: int) -> None:
         return _average_pool(c, x, count, *given, **named)
 
     def adaptive_average(c: Context, x: Value, size: Any) -> Value:
-        return _adaptive(c, x, _listed(size, count), "add")
+        return _adaptive(c, x, per_axis(size, count), "add")
 
     def adaptive_max(c: Context, x: Value, size: Any) -> list[Value]:
-        return _adaptive_max_pool(c, x, _listed(size, count))
+        return _adaptive_max_pool(c, x, per_axis(size, count))
 
     def fractional(c: Context, x: Value, kernel: Any, size: Any, samples: Value) -> list[Value]:
-        return _fractional(c, x, _listed(kernel, count), _listed(size, count), samples)
+        return _fractional(c, x, per_axis(kernel, count), per_axis(size, count), samples)
 
     if count > 1:
         lowering(f"aten.fractional_max_pool{count}d.default")(fractional)

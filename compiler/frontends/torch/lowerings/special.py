@@ -10,9 +10,8 @@ from ingot.compiler.frontends.bessel import BESSEL
 from ingot.compiler.frontends.matrices import Array, Scope
 from ingot.compiler.frontends.polynomials import POLYNOMIALS
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
-from ingot.compiler.frontends.torch.lowerings.arithmetic import together
+from ingot.compiler.frontends.torch.lowerings.arithmetic import at_least_single, together
 from ingot.compiler.ir import Value
-from ingot.hal.spec import DType, dtype
 
 __all__: list[str] = []
 
@@ -30,12 +29,8 @@ def _register(function: _Function, *names: str) -> None:
 
 def _applied(c: Context, function: _Function, *operands: Scalar) -> Value:
     scope = Scope(c.builder)
-    arrays = [scope.real(each) for each in together(c, _wide(c.dtype), *operands)]
+    arrays = [scope.real(each) for each in together(c, at_least_single(c.dtype), *operands)]
     return c.convert(function(*arrays).value, c.dtype)
-
-
-def _wide(element: DType) -> DType:
-    return element if element.bits >= 32 else dtype("f32")
 
 
 def _scaled(function: Callable[..., Array]) -> _Function:

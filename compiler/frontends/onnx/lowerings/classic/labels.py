@@ -13,7 +13,7 @@ from ingot.compiler.frontends.strings import Strings, constant_strings, matches,
 from ingot.compiler.ir import Literal, Value
 from ingot.hal.spec import dtype
 
-__all__ = ["class_count", "give_labels"]
+__all__ = ["best_labels", "class_count", "give_labels"]
 
 _I64 = dtype("i64")
 
@@ -32,6 +32,12 @@ def give_labels(node: Node, places: Value, ints: str) -> Value | Strings:
     if not labels:
         return places
     return node.op("take", node.constant(labels, _I64), places, axis=0, mode="clamp")
+
+
+def best_labels(node: Node, scores: Value, ints: str) -> Value | Strings:
+    """The label of the greatest of each row's scores [n, classes]."""
+    best = node.op("arg_max", scores, axis=1, dtype=_I64, last=False)
+    return give_labels(node, best, ints)
 
 
 def _texts_at(node: Node, texts: Sequence[str], places: Value) -> Strings:

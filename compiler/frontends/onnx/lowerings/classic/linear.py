@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingot.compiler.frontends.onnx.lowerings.classic.labels import class_count, give_labels
+from ingot.compiler.frontends.onnx.lowerings.classic.labels import (
+    best_labels,
+    class_count,
+    give_labels,
+)
 from ingot.compiler.frontends.onnx.lowerings.classic.scores import (
     both_classes,
     post_transform,
@@ -72,8 +76,7 @@ def linear_classifier(node: Node) -> tuple[Value | Strings, Value]:
     scores = _scores(node, count)
     kind = node.text("post_transform", "NONE")
     if count > 1:
-        best = node.op("arg_max", scores, axis=1, dtype=dtype("i64"), last=False)
-        return give_labels(node, best, ints), post_transform(node, scores, kind)
+        return best_labels(node, scores, ints), post_transform(node, scores, kind)
     column = node.reshape(scores, shape_of(scores)[:1])
     places = node.convert(node.compare("gt", column, node.fill(0, like=column)), "i64")
     if kind in ("LOGISTIC", "PROBIT"):

@@ -9,7 +9,7 @@ from ingot.compiler.frontends.onnx.node import Node, shape_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lower_as
 from ingot.compiler.ir import Value
 
-__all__ = ["POST_TRANSFORMS", "both_classes", "post_transform", "transform_targets"]
+__all__ = ["POST_TRANSFORMS", "both_classes", "post_transform", "transform_targets", "two_scores"]
 
 POST_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 """In the order in which `TreeEnsemble` numbers them."""
@@ -40,6 +40,16 @@ def transform_targets(node: Node, scores: Value, kind: str) -> Value:
 def both_classes(node: Node, score: Value, negative: Value) -> Value:
     """[n, 2] of what the first class gets and what the second."""
     return node.op("concatenate", negative, score, axis=1)
+
+
+def two_scores(node: Node, score: Value, kind: str, is_share: bool = False) -> Value:
+    """The scores of both classes, from that of the second, which may be a share of 1."""
+    if kind == "PROBIT":
+        return post_transform(node, score, kind)
+    if is_share and kind != "LOGISTIC":
+        return both_classes(node, score, node.op("sub", node.fill(1, like=score), score))
+    both = both_classes(node, score, node.op("neg", score))
+    return post_transform(node, both, kind) if kind == "LOGISTIC" else both
 
 
 def _softmax_zero(node: Node, scores: Value) -> Value:

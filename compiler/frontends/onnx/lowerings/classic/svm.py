@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.frontends.onnx.lowerings.classic.labels import class_count, give_labels
+from ingot.compiler.frontends.onnx.lowerings.classic.labels import (
+    best_labels,
+    class_count,
+    give_labels,
+)
 from ingot.compiler.frontends.onnx.lowerings.classic.linear import product, rows_of
-from ingot.compiler.frontends.onnx.lowerings.classic.scores import both_classes, post_transform
+from ingot.compiler.frontends.onnx.lowerings.classic.scores import post_transform, two_scores
 from ingot.compiler.frontends.onnx.node import Node, shape_of, unsupported
 from ingot.compiler.frontends.onnx.registry import CLASSIC, lowering
 from ingot.compiler.frontends.strings import Strings
@@ -96,8 +100,7 @@ def svm_classifier(node: Node) -> tuple[Value | Strings, Value]:
     if sum(counts) == 0:
         scores = _kernel(node, x, _attribute(node, "coefficients", classes), type)
         scores = _add(node, scores, rho[0])
-        best = node.op("arg_max", scores, axis=1, dtype=dtype("i64"), last=False)
-        return give_labels(node, best, ints), post_transform(node, scores, kind)
+        return best_labels(node, scores, ints), post_transform(node, scores, kind)
     unsupported(
         len(counts) != classes or classes < 2 or len(rho) != classes * (classes - 1) // 2,
         f"its {len(rho)} rho and {len(counts)} vectors_per_class do not fit {classes} classes: "
@@ -112,14 +115,7 @@ def svm_classifier(node: Node) -> tuple[Value | Strings, Value]:
         scores = _probabilities(node, scores, classes, pairs)
     if classes > 2 or node.numbers("prob_a"):
         return labels, post_transform(node, scores, kind)
-    return labels, _two_scores(node, scores, kind)
-
-
-def _two_scores(node: Node, score: Value, kind: str) -> Value:
-    if kind == "PROBIT":
-        return post_transform(node, score, kind)
-    both = both_classes(node, score, node.op("neg", score))
-    return post_transform(node, both, kind) if kind == "LOGISTIC" else both
+    return labels, two_scores(node, scores, kind)
 
 
 def _pair_weights(node: Node, counts: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Array:

@@ -16,12 +16,16 @@ from ingot.compiler.frontends.onnx.lowerings.classic.forest import (
     read_trees,
 )
 from ingot.compiler.frontends.onnx.lowerings.classic.forest_walk import Walked, walk
-from ingot.compiler.frontends.onnx.lowerings.classic.labels import class_count, give_labels
+from ingot.compiler.frontends.onnx.lowerings.classic.labels import (
+    best_labels,
+    class_count,
+    give_labels,
+)
 from ingot.compiler.frontends.onnx.lowerings.classic.scores import (
     POST_TRANSFORMS,
-    both_classes,
     post_transform,
     transform_targets,
+    two_scores,
 )
 from ingot.compiler.frontends.onnx.malformed import bounded
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
@@ -153,8 +157,7 @@ def tree_classifier(node: Node) -> tuple[Value | Strings, Value]:
     if classes != 2 or len(np.unique(leaves.targets)) > 1:
         total = _aggregate(node, walked, leaves, classes, "SUM")
         total = node.convert(_add_base(node, total, base), "f32")
-        best = node.op("arg_max", total, axis=1, dtype=dtype("i64"), last=False)
-        return give_labels(node, best, ints), post_transform(node, total, kind)
+        return best_labels(node, total, ints), post_transform(node, total, kind)
     leaves.targets = np.zeros_like(leaves.targets)
     score = node.convert(_aggregate(node, walked, leaves, 1, "SUM"), "f32")
     score = _add_base(node, score, base[-1:])
@@ -162,17 +165,7 @@ def tree_classifier(node: Node) -> tuple[Value | Strings, Value]:
     column = node.reshape(score, shape_of(score)[:1])
     limit = node.fill(0.5 if positive else 0.0, like=column)
     labels = give_labels(node, node.convert(node.compare("gt", column, limit), "i64"), ints)
-    return labels, _two_scores(node, score, kind, positive)
-
-
-def _two_scores(node: Node, score: Value, kind: str, positive: bool) -> Value:
-    """The scores of both classes, from that of the second."""
-    if kind == "PROBIT":
-        return post_transform(node, score, kind)
-    if positive and kind != "LOGISTIC":
-        return both_classes(node, score, node.op("sub", node.fill(1, like=score), score))
-    both = both_classes(node, score, node.op("neg", score))
-    return post_transform(node, both, kind) if kind == "LOGISTIC" else both
+    return labels, two_scores(node, score, kind, positive)
 
 
 @lowering("TreeEnsemble", domain=CLASSIC, since=5)

@@ -15,53 +15,68 @@ __all__ = ["ARCHITECTURES", "Architecture"]
 class Architecture:
     """How layers of a family differ beyond the tensors that they have."""
 
-    is_interleaved: bool = False  # rotary embedding turns neighbours, not halves
-    scales_embedding: bool = False  # by the root of the width
-    activation: str = "silu"  # or one of those in `feed_forward.py`
-    window_period: int = 0  # of so many layers the last attends to all positions; 0: all do
-    local_rope_base: float | None = None  # of layers with a window
-    large_layers: int = 0  # a model of so many layers scales scores by width / heads
-    normalizes_shares: bool = True  # those of the experts that a token chose
-    gating: str = "softmax"  # or sigmoid, which makes shares of scores of experts
-    best_of_groups: int = 2  # experts by which a group of them is chosen
-    turns_first: bool = False  # norms of heads are behind rotations
-    is_centered: bool = False  # norms take the mean away first (LayerNorm)
-    has_norms_before: bool = True  # attention and networks; else behind them only
-    is_parallel: bool = False  # both read the tokens, by one norm or two, and are added together
-    has_bare_norms: bool = False  # norms have no weights
-    joins_heads: bool = False  # joined projections: of each head of keys its queries, key, value
-    first_position: int = 0  # row of the table of positions that the first token has
-    is_gated: bool = True  # networks have a gate
-    still_period: int = 0  # of so many layers the last is not rotated; 0: all are
-    rotates_windows_only: bool = False  # where some layers have windows
-    needs_scales: bool = False  # those of embeddings, of what is added, and of logits
-    tells_rotation: bool = False  # rope.scaling.finetuned says whether layers are rotated
-    has_plain_windows: bool = False  # layers with windows rotate by the base alone
-    divides_logits: bool = False  # by their scale
-    network_norm: str = "ffn_norm"  # the tensor of the norm in front of networks
-    yarn_log_unit: float = 1.0  # of yarn_log_multiplier
-    has_paired_gates: bool = False  # rows of gate and up of joined experts take turns
+    # Which layers there are.
     has_single_parts: bool = False  # a layer is attention, has a state, or is a network
+    has_both: bool = False  # a layer has a state beside attention
     recurrence: str = ""  # of other layers: delta, delta in turns, kimi, mamba or mamba 1
-    gates_attention: bool = False  # rows of queries have those of a gate beside them, head by head
-    has_products_in_columns: bool = False  # weights of products lie as [k, length]
+    is_parallel: bool = False  # both read the tokens, by one norm or two, and are added together
+
+    # Tokens and logits.
+    first_position: int = 0  # row of the table of positions that the first token has
+    scales_embedding: bool = False  # by the root of the width
+    normalizes_embedding: bool = False  # without a weight
+    needs_scales: bool = False  # of embeddings, of what is added, and of logits
+    divides_logits: bool = False  # by their scale
+    given: Mapping[str, float] = field(default_factory=dict)  # numbers that files leave out
+
+    # Norms.
+    is_centered: bool = False  # norms take the mean away first (LayerNorm)
+    has_bare_norms: bool = False  # norms have no weights
     is_less_one: bool = False  # weights of norms are
-    is_unscaled: bool = False  # scores are products of queries and keys as they are
+    has_norms_before: bool = True  # attention and networks; else behind them only
+    network_norm: str = "ffn_norm"  # the tensor of the norm in front of networks
+
+    # Heads.
+    joins_heads: bool = False  # joined projections: of each head of keys its queries, key, value
+    gates_attention: bool = False  # rows of queries have those of a gate beside them, head by head
     has_bare_values: bool = False  # values are normalized; where they have no weight they are keys
     has_unit_heads: bool = False  # queries and keys that were rotated are normalized
+
+    # Rotations.
+    is_interleaved: bool = False  # neighbours turn together, not halves
+    turns_halves: bool = False  # those of latents; else neighbours do
+    turns_backwards: bool = False  # by angles below 0
+    turns_first: bool = False  # before heads are normalized
+    still_period: int = 0  # of so many layers the last is not rotated; 0: all are
+    tells_rotation: bool = False  # rope.scaling.finetuned says whether layers are rotated
+    rotates_windows_only: bool = False  # where some layers have windows
+    has_plain_windows: bool = False  # layers with windows rotate by the base alone
+    local_rope_base: float | None = None  # of layers with a window
+    yarn_log_unit: float = 1.0  # of yarn_log_multiplier
+
+    # Scores.
+    window_period: int = 0  # of so many layers the last attends to all positions; 0: all do
     chunk: int = 0  # of which positions layers that are rotated see their own
+    is_unscaled: bool = False  # scores are products of queries and keys as they are
+    large_layers: int = 0  # a model of so many layers scales scores by width / heads
     warms_still: bool = False  # queries that are not rotated grow with their position
     temperature_scale: float = 0.0  # by how much
     temperature_length: int = 0  # in how many positions by a step; 0: in the original ones
-    weighs_inputs: bool = False  # shares multiply what experts read, not what they give
     sloped_layers: int = 0  # a model of so many has slopes (ALiBi) and no rotations; -1: of any
-    scales_slopes: bool = False  # as scores
-    has_both: bool = False  # layers have a state beside attention
+    scales_slopes: bool = False  # as scores are
+
+    # Networks and experts.
+    is_gated: bool = True  # networks have a gate
+    activation: str = "silu"  # or one of those in `feed_forward.py`
+    gating: str = "softmax"  # or sigmoid, which makes shares of scores of experts
+    best_of_groups: int = 2  # experts by which a group of them is chosen
+    normalizes_shares: bool = True  # those of the experts that a token chose
+    weighs_inputs: bool = False  # shares multiply what experts read, not what they give
+
+    # How weights lie.
+    has_paired_gates: bool = False  # rows of gate and up of joined experts take turns
+    has_products_in_columns: bool = False  # weights of products lie as [k, length]
     has_experts_in_columns: bool = False  # joined weights of experts lie as [experts, k, length]
-    turns_backwards: bool = False  # rotations are by angles below 0
-    normalizes_embedding: bool = False  # what tokens begin with, without a weight
-    turns_halves: bool = False  # of latents, else neighbours
-    given: Mapping[str, float] = field(default_factory=dict)  # numbers that files leave out
 
 
 _GRANITE = Architecture(is_interleaved=True, divides_logits=True, tells_rotation=True)

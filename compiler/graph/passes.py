@@ -29,6 +29,7 @@ from ingot.compiler.graph.forms.share_tables import share_tables
 from ingot.compiler.graph.forms.simplify_rescaling import simplify_rescaling
 from ingot.compiler.graph.forms.split_init import split_init
 from ingot.compiler.graph.forms.split_reductions import split_reductions
+from ingot.compiler.graph.forms.store_halves import store_halves
 from ingot.compiler.graph.forms.store_narrow import store_narrow
 from ingot.compiler.ir import Module
 
@@ -59,6 +60,7 @@ GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
     eliminate_dead_code,
     simplify_rescaling,
     round_factors,
+    store_halves,
     choose_winograd,
     pack_weights,
     share_tables,

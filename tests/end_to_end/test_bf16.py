@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.export
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import onnx
@@ -19,7 +20,7 @@ from onnx import helper
 import ingot
 from tests.support.devices import best_variant, load_everywhere
 from tests.support.drawn import examples
-from tests.support.kernel_runner import dot2_variants
+from tests.support.kernel_runner import dot2_variants, tile_variants
 from tests.support.onnx_models import build_model, make_value
 from tests.support.products import draw, error_of
 
@@ -91,6 +92,31 @@ def test_numbers_that_bf16_does_not_hold_round_to_what_is_nearest() -> None:
         got = np.asarray(model(x))
         np.testing.assert_array_equal(got[:, 0], [np.inf, 1, np.inf, np.nan])
         assert not got[1, 1:].any()
+
+
+@pytest.mark.parametrize("variant", [*tile_variants(), OPTIONS["variants"][0]])
+def test_what_waits_for_a_later_product_is_rounded(variant: str) -> None:
+    """Of whole numbers, whose sums are exact."""
+    shapes = (33, 64), (64, 96), (64, 96), (96, 96)
+    x, a, b, c = (np.rint(8 * draw(*each, seed=seed)) for seed, each in enumerate(shapes))
+    edges = np.array([1e-39, -3e-41, 2**-149, np.nan, -np.inf, 1 + 2**-8, 3.4e38, 1e-38], "f4")
+
+    def build(x: Any) -> Any:
+        y = jnp.maximum(x @ a, 0)
+        return y @ c + y, y @ c.T + x @ b, (x @ a + jnp.tile(edges, 12)).astype(jnp.bfloat16)
+
+    shape = jax.ShapeDtypeStruct(x.shape, np.float32)
+    source = jax.export.export(jax.jit(build))(shape)
+    model = ingot.load(ingot.compile(source, precision="bf16", variants=[variant]))
+    residual, shortcut, _ = map(np.asarray, model(x))
+    y = rounded(np.maximum(x @ a, 0))
+    assert (rounded(x @ b) != x @ b).any()
+    assert (y != np.maximum(x @ a, 0)).any()
+    np.testing.assert_array_equal(residual, y @ c + y)
+    waiting = (rounded(y @ c.T) + x @ b, y @ c.T + rounded(x @ b))
+    assert any((shortcut == each).all() for each in waiting)
+    narrow = np.asarray(model(np.zeros_like(x))[2], np.float64)
+    np.testing.assert_array_equal(narrow, np.tile(rounded(edges), (33, 12)))
 
 
 def test_a_program_of_bf16_is_multiplied_as_it_is() -> None:

@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
-    "compiler/dispatch": 2260,
-    "compiler/frontends": 41297,
-    "compiler/graph": 11000,
+    "compiler/dispatch": 2265,
+    "compiler/frontends": 41330,
+    "compiler/graph": 11080,
     "compiler/ir": 2290,
     "compiler/kernels": 16157,
     "compiler/stream": 1648,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 124631
+IN_ALL = 124760
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

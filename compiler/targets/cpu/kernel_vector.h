@@ -302,6 +302,13 @@ INGOT_INLINE N(f32) N(round_bf16)(N(f32) value) {
   return (N(f32))(((N(u32))nan & ((bits | 0x400000u) & 0xffff0000u)) | (~(N(u32))nan & rounded));
 }
 INGOT_INLINE N(u16) N(narrow_bf16)(N(f32) value) {
+#if (defined(__AVX512BF16__) || defined(__AMX_BF16__)) && L == 16
+  if (__builtin_ia32_fpclassps512_mask(value, 0x20, (u16)-1) == 0) { /* takes subnormals for 0 */
+    N(u16) result;
+    __asm__("vcvtneps2bf16 %1, %0" : "=v"(result) : "v"(value));
+    return result;
+  }
+#endif
   return __builtin_convertvector((N(u32))N(round_bf16)(value) >> 16, N(u16));
 }
 #endif

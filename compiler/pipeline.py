@@ -157,7 +157,7 @@ def compile(
     reading |= {"outputs": outputs, "capacity": capacity, "weights": weights, "verify": verify}
     reading |= {"sequences": sequences, "cache_tokens": cache_tokens, "cache": cache}
     options, passes = _recorded(parameters, outputs, specialize, precision), _passes(specialize)
-    with building_objects() as building:  # C compilers run beside the rest
+    with building_objects(debug or dump_ir is not None or _verifies_kernels()) as building:
         if dump_ir is None and state is None:
             _begin(source, reading, precision, choice, passes, building, driver)
         module = _read(source, state, reading, driver, choice, precision)
@@ -256,7 +256,7 @@ def compile_changed(
     driver = Driver.of(progress)
     choice, passes = Choice(target), (*DISPATCH_PASSES, change)
     module = _read(source, None, {"parameters": parameters, "own_ops": own}, driver, choice)
-    with building_objects() as building:
+    with building_objects(_verifies_kernels()) as building:
         options = {"parameters": parameters}
         return _finish(module, choice, passes, driver, options, building, own=own)
 
@@ -412,8 +412,13 @@ def _arithmetic(module: ir.Module) -> dict[str, Any]:
     }
 
 
+def _verifies_kernels() -> bool:
+    """Tests ask for it in all compiles."""
+    return bool(os.environ.get("INGOT_VERIFY_KERNELS"))
+
+
 def _verify_kernels(kernels: Mapping[str, Sequence[Kernel]]) -> None:
-    """CompileError: a kernel breaks a rule of loop IR. Tests ask for it in all compiles."""
+    """CompileError: a kernel breaks a rule of loop IR."""
     for variants in kernels.values():
         for kernel in variants:
             verify_kernel(kernel)
@@ -431,7 +436,7 @@ def _lower_target(
     driver.step("verify", lambda: verify(module, DISPATCH))
     # compilers of kernels run beside what follows
     kernels = driver.step("lower_kernels", lambda: building.lower(module))
-    if driver.dump.folder is not None or os.environ.get("INGOT_VERIFY_KERNELS"):
+    if driver.dump.folder is not None or _verifies_kernels():
         driver.step("verify_kernels", lambda: _verify_kernels(kernels))
     driver.dump_kernels(kernels, [variant.name for variant in target.variants])
     finish = driver.step(

@@ -28,6 +28,10 @@ LARGE = 1 << 16
 """Bytes of the longest tensor that is read when it is seen, once."""
 
 
+_PART = 1 << 20
+"""Bytes that are read at a time of what is written as it is."""
+
+
 class Kept:
     """What `read` reads: `length` bytes in all."""
 
@@ -140,6 +144,12 @@ class _Span(Later):
     def make(self) -> np.ndarray[Any, Any]:
         data = self.file.read(self.offset, self.length)
         return literal_from_bytes(data.data, self.shape, self.dtype).array
+
+    def parts(self) -> Iterator[np.ndarray[Any, Any]]:
+        count = prod(self.shape)
+        for first in range(0, count, _PART // self.dtype.bytes):
+            shape = (min(_PART // self.dtype.bytes, count - first),)
+            yield _Span(self.file, self.offset + first * self.dtype.bytes, self.dtype, shape).make()
 
 
 def _facts(facts: os.stat_result) -> tuple[int, ...]:

@@ -57,13 +57,19 @@ class WeightArrays:
         ops = self._sources(value)
         if not self._has_room(ops):
             return None
-        for op in ops:
+        for op, last_used in _last_uses(ops):
             self._compute(op)
+            for each in last_used - {value}:
+                self._forget(each)
         array = self.arrays[value]
-        for each in [each for op in ops for each in op.results if _length(each) > _REMEMBERED]:
-            if self.arrays[each] is not None:
-                del self.arrays[each]
+        for op in ops:
+            for each in op.results:
+                self._forget(each)
         return array
+
+    def _forget(self, value: Value) -> None:
+        if _length(value) > _REMEMBERED and self.arrays.get(value) is not None:
+            del self.arrays[value]
 
     def later(self, value: Value) -> Later | None:
         """What makes the value's array whenever it is asked for; None if it may be that there is
@@ -112,16 +118,20 @@ class _Computed(Later):
         self.shape = known_dims(tensor_type(value).shape)
 
     def make(self) -> Array:
-        last = {operand: op for op in self.ops for operand in op.operands}
         arrays: dict[Value, Array] = {}
-        for op in self.ops:
+        for op, last_used in _last_uses(self.ops):
             made = evaluate_op(op, [arrays[operand] for operand in op.operands])
             arrays.update(zip(op.results, made, strict=True))
-            for operand in {*op.operands}:
-                if last[operand] is op:
-                    del arrays[operand]
+            for operand in last_used:
+                del arrays[operand]
             del made
         return arrays[self.value]
+
+
+def _last_uses(ops: Sequence[Op]) -> list[tuple[Op, set[Value]]]:
+    """Each op with those of its operands that no later one reads."""
+    last = {operand: op for op in ops for operand in op.operands}
+    return [(op, {each for each in op.operands if last[each] is op}) for op in ops]
 
 
 def _is_sure(op: Op) -> bool:

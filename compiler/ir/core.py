@@ -38,6 +38,7 @@ __all__ = [
     "Region",
     "Value",
     "Variable",
+    "clear_region",
     "clone_op",
     "clone_region",
     "count_uses",
@@ -61,6 +62,11 @@ class Later:
         """An array of them, of this shape; of any strides. Raises CompileError."""
         raise NotImplementedError
 
+    def parts(self) -> Iterator[np.ndarray[Any, Any]]:
+        """Arrays that have them one after the other, where all at a time need not be in memory.
+        Raises CompileError."""
+        yield self.make()
+
 
 @dataclass(frozen=True, eq=False)
 class Literal:
@@ -83,6 +89,10 @@ class Literal:
         """The elements. Those of large literals are read or computed each time."""
         return _read_only(self.stored.make()) if isinstance(self.stored, Later) else self.stored
 
+    def parts(self) -> Iterator[np.ndarray[Any, Any]]:
+        """Arrays that have the elements one after the other. Raises CompileError."""
+        return self.stored.parts() if isinstance(self.stored, Later) else iter((self.stored,))
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self.stored.shape
@@ -100,11 +110,14 @@ class Literal:
     @cached_property
     def splat(self) -> Literal | None:
         """Its one element, of rank 0, where all elements have the same bits."""
-        flat = self.array.reshape(-1)
-        if not flat.size or flat[:1].tobytes() != flat[-1:].tobytes():
-            return None
-        raw = flat.view(np.uint8).reshape(flat.size, -1)
-        return Literal(flat[:1].reshape(()), self.dtype) if (raw == raw[0]).all() else None
+        first = None
+        for part in self.parts() if self.size else ():
+            flat = _read_only(part).reshape(-1)
+            first = flat[:1].copy() if first is None else first
+            raw = flat.view(np.uint8).reshape(flat.size, -1)
+            if raw[-1].tobytes() != first.tobytes() or not (raw == first.view(np.uint8)).all():
+                return None
+        return None if first is None else Literal(first.reshape(()), self.dtype)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -400,3 +413,15 @@ def clone_region(
         for op in block.ops:
             new_block.append(clone_op(op, values, map_type, change))
     return copy
+
+
+def clear_region(region: Region) -> None:
+    """Free the ops of a region that nobody reads any more: they refer to each other."""
+    for block in region.blocks:
+        for op in block.ops:
+            for each in op.regions:
+                clear_region(each)
+            op.results.clear()
+            op.operands.clear()
+        block.ops.clear()
+        block.arguments.clear()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.ir import Later, Literal, Variable
+from ingot.compiler.ir import Literal, Variable
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, known_dims
 from ingot.hal.errors import CompileError
@@ -30,7 +30,7 @@ ALIGNMENT = 64
 
 _SHARED_LENGTH = 1 << 16  # constants up to this many bytes are stored once if equal
 
-_PART = 1 << 22  # bytes of an array that are copied at a time, where they do not lie in order
+_PART = 1 << 20  # bytes of an array that are copied at a time, where they do not lie in order
 
 Bytes = bytes | memoryview
 
@@ -52,8 +52,8 @@ class Chunk:
         if not isinstance(self.data, Literal):
             yield self.data
             return
-        stored = self.data.stored
-        yield from _parts(stored.make() if isinstance(stored, Later) else stored)
+        for each in self.data.parts():
+            yield from _parts(each)
 
 
 @dataclass(frozen=True)
@@ -94,20 +94,19 @@ class ConstantPool:
     """Collects constants; equal small ones and identical large ones share their bytes."""
 
     def __init__(self) -> None:
-        self._chunks: list[Chunk] = []
+        self._chunks: list[Chunk] = []  # keep the identities in `_offsets` alive
         self._length = 0
         self._offsets: dict[object, int] = {}
-        self._kept: list[Literal] = []  # keeps the identities in `_offsets` alive
 
     def add(self, literal: Literal) -> tuple[int, int]:
         """The offset and length of the literal's bytes, one element after the other."""
         length = literal.nbytes
         small = length <= _SHARED_LENGTH
-        key: object = literal.array.tobytes() if small else id(literal.stored)
+        data: bytes | Literal = literal.array.tobytes() if small else literal
+        key: object = data if small else id(literal.stored)
         if key not in self._offsets:
             offset = -(-self._length // ALIGNMENT) * ALIGNMENT
-            self._chunks.append(Chunk(offset, literal.array.tobytes() if small else literal))
-            self._kept.append(literal)
+            self._chunks.append(Chunk(offset, data))
             self._offsets[key] = offset
             self._length = offset + length
         return self._offsets[key], length

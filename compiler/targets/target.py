@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ingot.compiler.ir import Module
+from ingot.compiler.ir import Module, clear_region
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.kernels.classes import Lowered, lower_entries
 from ingot.compiler.kernels.kernel import Kernel
@@ -124,11 +124,14 @@ def _choose_target(
 
 
 @contextmanager
-def building_objects() -> Iterator[Callable[[Target], Building]]:
-    """Inside, C compilers run beside the caller; it takes targets."""
+def building_objects(keeps_loops: bool = False) -> Iterator[Callable[[Target], Building]]:
+    """Inside, C compilers run beside the caller; it takes targets. Kernels that are printed have
+    no more loops, unless it `keeps_loops`."""
     lowered: dict[Target, Lowered] = {}
     with building_executables() as build:
-        yield lambda target: Building(target, build, lowered.setdefault(target, {}))
+        yield lambda target: Building(
+            target, build, lowered.setdefault(target, {}), keeps_loops or target.is_tried
+        )
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,7 @@ class Building:
     target: Target
     build: Build
     lowered: Lowered  # kernels that were made for the target so far
+    keeps_loops: bool  # of kernels that are printed
 
     def lower(self, module: Module) -> dict[str, tuple[Kernel, ...]]:
         """The kernels of a module's entries, which compilers begin with as `begin` says.
@@ -151,6 +155,9 @@ class Building:
         for variant, kernel in zip(self.target.variants, kernels, strict=True):
             if isinstance(variant, Variant):
                 self.build.begin(variant, kernel)
+        for kernel in kernels:
+            if self.build.is_printed(kernel) and not self.keeps_loops:
+                clear_region(kernel.loops.body)
 
     def begin_all(self, kernels: Mapping[str, Sequence[Kernel]]) -> None:
         """Begin with all kernels of a program, as far as they are known. CompileError: as

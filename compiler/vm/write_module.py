@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.stream.data import Bytes, Constants
 from ingot.compiler.vm.contents import (
@@ -27,6 +28,20 @@ from ingot.hal.value_kind import code_of_kind
 __all__ = ["module_bytes", "strip_module", "write_module"]
 
 Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Section:
+    """Its kind, its length in bytes, and these in pieces."""
+
+    kind: int
+    length: int
+    pieces: Iterable[Bytes]
+
+
+def _kind(name: str) -> int:
+    kind: int = spec.layout().constants[f"INGOT_SECTION_{name}"]
+    return kind
 
 
 def write_module(contents: ModuleContents) -> bytes:
@@ -55,13 +70,11 @@ def strip_module(data: bytes) -> bytes:
     """The module file without what only tools read: its debug section, and the graph text of its
     kernels. It is one that `read_module` reads."""
     layout = spec.layout()
-    section = {
-        name: layout.constants[f"INGOT_SECTION_{name}"] for name in ("DEBUG", "REGIONS", "ENTRIES")
-    }
+    section = {name: _kind(name) for name in ("DEBUG", "REGIONS", "ENTRIES")}
     start = layout.size("ingot_layout_header_t")
     header = layout.unpack("ingot_layout_header_t", data[:start])[0]
     end = start + header["section_count"] * layout.size("ingot_layout_section_t")
-    sections: list[tuple[int, Iterable[Bytes]]] = []
+    sections: list[_Section] = []
     for row in layout.unpack("ingot_layout_section_t", data[start:end]):
         piece = data[row["offset"] : row["offset"] + row["length"]]
         if row["kind"] == section["ENTRIES"]:
@@ -69,42 +82,49 @@ def strip_module(data: bytes) -> bytes:
             entries = layout.unpack("ingot_layout_entry_t", piece)
             piece = layout.pack("ingot_layout_entry_t", [{**each, **bare} for each in entries])
         if row["kind"] not in (section["DEBUG"], section["REGIONS"]):
-            sections.append((row["kind"], [piece]))
+            sections.append(_Section(row["kind"], len(piece), [piece]))
     kept = ("version_major", "version_minor", "global_count")
     return bytes(_file(sections, {name: header[name] for name in kept}))
 
 
-def _file(sections: Sequence[tuple[int, Iterable[Bytes]]], fields: dict[str, Any]) -> ModuleBytes:
+def _file(sections: Sequence[_Section], fields: dict[str, Any]) -> ModuleBytes:
     """The file of these sections, whose header has these fields. Pieces are asked for one by one:
     the file is the only copy of them all."""
     layout = spec.layout()
     alignment = layout.constants["INGOT_MODULE_ALIGNMENT"]
-    table_length = layout.size("ingot_layout_header_t") + len(sections) * layout.size(
-        "ingot_layout_section_t"
-    )
+    end = layout.size("ingot_layout_header_t")
+    end += len(sections) * layout.size("ingot_layout_section_t")
+    starts: list[int] = []
+    for section in sections:
+        starts.append(_round_up(end, alignment))
+        end = starts[-1] + section.length
+    return ModuleBytes.filled(end, lambda room: _fill(room, sections, starts, fields))
+
+
+def _fill(
+    room: memoryview, sections: Sequence[_Section], starts: Sequence[int], fields: dict[str, Any]
+) -> None:
+    """Write the file into zeros of its length."""
+    layout = spec.layout()
     rows: Rows = []
-    lead = ModuleBytes.ALIGNMENT
-    file = bytearray(lead + table_length)
-    for kind, pieces in sections:
-        start = _round_up(len(file) - lead, alignment)
-        file += bytes(lead + start - len(file))
-        crc = 0
-        for piece in pieces:
+    for section, start in zip(sections, starts, strict=True):
+        crc, place = 0, start
+        for piece in section.pieces:
             crc = zlib.crc32(piece, crc)
-            file += piece
-        length = len(file) - lead - start
-        rows.append({"kind": kind, "crc": crc, "offset": start, "length": length})
+            room[place : place + len(piece)] = piece
+            place += len(piece)
+        row = {"kind": section.kind, "crc": crc, "offset": start, "length": section.length}
+        rows.append(row)
     table = layout.pack("ingot_layout_section_t", rows)
     header = {
         **fields,
         "magic": list(layout.constants["INGOT_MODULE_MAGIC"]),
-        "file_length": len(file) - lead,
+        "file_length": len(room),
         "section_count": len(sections),
     }
     front = layout.pack("ingot_layout_header_t", [header]) + table
     front = layout.pack("ingot_layout_header_t", [{**header, "crc": zlib.crc32(front)}]) + table
-    file[lead : lead + len(front)] = front
-    return ModuleBytes.moved(file)
+    room[: len(front)] = front
 
 
 class _Tables:
@@ -126,8 +146,8 @@ class _Tables:
         self.regions = bytearray()
         self.region_offsets: dict[bytes, int] = {}
 
-    def sections(self) -> list[tuple[int, Iterable[Bytes]]]:
-        """Pairs of section kind and its bytes in pieces; empty sections are left out."""
+    def sections(self) -> list[_Section]:
+        """In the order of their kinds; empty ones are left out."""
         contents = self.contents
         functions = [self._function(function) for function in contents.functions]
         parameters = [
@@ -180,12 +200,12 @@ class _Tables:
             "METADATA": [metadata.encode("utf-8")],
             "DEBUG": [contents.debug],
         }
-        full: dict[str, Iterable[Bytes]] = {
-            name: each for name, each in pieces.items() if any(map(len, each))
-        }
-        if contents.constants.length:
-            full["CONSTANTS"] = _constant_pieces(contents.constants)
-        return sorted((layout.constants[f"INGOT_SECTION_{name}"], full[name]) for name in full)
+        sections = [
+            _Section(_kind(name), sum(map(len, each)), each) for name, each in pieces.items()
+        ]
+        constants = contents.constants
+        sections.append(_Section(_kind("CONSTANTS"), constants.length, _constant_pieces(constants)))
+        return sorted((each for each in sections if each.length), key=lambda each: each.kind)
 
     def _string(self, text: str) -> int:
         if text not in self.offsets:

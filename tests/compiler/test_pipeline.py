@@ -14,10 +14,11 @@ import ingot
 from ingot.compiler import compile, pipeline
 from ingot.compiler.dispatch.ops import Entry
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value
+from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value, walk
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.parser import parse
 from ingot.compiler.kernels.classes import lower_entries
+from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.trace import Node
 from ingot.compiler.targets.cpu.toolchain import choose_variants
 from ingot.compiler.targets.target import Building
@@ -265,3 +266,22 @@ def test_a_sketch_that_fails_does_not_matter(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Building, "begin_all", begin_all)
     assert bytes(compile(TEXT)) == expected
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_loops_of_kernels_go_when_their_text_is_there(
+    debug: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("INGOT_VERIFY_KERNELS")
+    made: list[int] = []
+    lower = Building.lower
+
+    def counted(building: Building, module: Module) -> dict[str, tuple[Kernel, ...]]:
+        kernels = lower(building, module)
+        made.extend(len(list(walk(each.loops))) for (each,) in kernels.values())
+        return kernels
+
+    monkeypatch.setattr(Building, "lower", counted)
+    model = ingot.load(compile(layers(20, 8), variants=best_variant(), debug=debug))
+    assert min(made) > 1 if debug else max(made) == 0
+    assert model(np.ones((3, 8), np.float32)).shape == (3, 8)

@@ -50,13 +50,14 @@ def test_modules_in_memory_lie_where_vectors_of_weights_cross_no_lines(shift: in
     place = -room.ctypes.data % 64 + shift
     room[place : place + len(copy_module())] = np.frombuffer(copy_module(), np.uint8)
     contents = program.module_source(room[place : place + len(copy_module())].data)
-    moved = ModuleBytes.moved(bytearray(bytes(64) + copy_module()))
-    for each in (contents, moved, pickle.loads(pickle.dumps(contents))):
+    data = copy_module()
+    filled = ModuleBytes.filled(len(data), lambda room: room.__setitem__(slice(None), data))
+    for each in (contents, filled, pickle.loads(pickle.dumps(contents))):
         assert np.frombuffer(each.view, np.uint8).ctypes.data % 64 == 0
         assert each == contents
         assert hash(each) == hash(contents)
         assert bytes(each) == copy_module()
-    assert program.module_source(moved) is moved
+    assert program.module_source(filled) is filled
 
 
 def test_device_and_threads() -> None:

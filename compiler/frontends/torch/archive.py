@@ -93,6 +93,8 @@ class Archive:
             raise self._damaged(f"tensor '{name}' has {length} bytes, expected {end}")
         if math.prod(shape) * width > max(length, _MOST_REPEATED):
             raise self._damaged(f"tensor '{name}' has the shape {list(shape)}, but {length} bytes")
+        if _is_dense(shape, strides, width):
+            return file.literal(start + offset, shape, element)
         stored = _Strided(file, start + offset, start + end, element, shape, strides)
         is_large = math.prod(shape) * width > LARGE
         return Literal(stored if is_large else np.array(stored.make()), element)
@@ -226,6 +228,15 @@ def _kept(source: Path | bytes, name: str, archive: zipfile.ZipFile) -> Kept:
     kept = KeptFile(partial(open_regular, source.absolute()), name)
     kept.check(archive.fp)
     return kept
+
+
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...], width: int) -> bool:
+    """Whether elements of `width` bytes lie one after the other."""
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != width:
+            return False
+        width *= size
+    return True
 
 
 @dataclass(frozen=True)

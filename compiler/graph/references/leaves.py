@@ -17,15 +17,14 @@ __all__ = ["REFERENCES", "array_of", "literal_of"]
 
 def array_of(literal: Literal) -> Array:
     """The literal's array in its NumPy dtype; the carrier array if ml_dtypes is missing."""
-    if DType.from_numpy(literal.array.dtype) is literal.dtype:
-        return literal.array
+    array = literal.array  # a large one is read each time
+    if DType.from_numpy(array.dtype) is literal.dtype:
+        return array
     try:
         target = literal.dtype.numpy
     except Unsupported:
-        return literal.array
-    if literal.dtype.bits >= 8:
-        return literal.array.view(target)
-    return literal.array.astype(target)
+        return array
+    return array.view(target) if literal.dtype.bits >= 8 else array.astype(target)
 
 
 def literal_of(array: Array, dtype: DType) -> Literal:

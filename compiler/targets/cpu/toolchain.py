@@ -178,6 +178,10 @@ class Build:
                     path = self.folder() / "kernels_0.c"
                     self.compile(find_compiler(variant), variant, _file([each]), path)
 
+    def is_printed(self, kernel: Kernel) -> bool:
+        """Whether `begin` has taken note of it."""
+        return kernel in self._printed
+
     def begin_files(self, kernels: Mapping[Variant, Sequence[Kernel]]) -> None:
         """Begin with the files that a program with these kernels has. CompileError: as `begin`."""
         if _without_objects.get():

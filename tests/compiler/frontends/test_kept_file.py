@@ -142,3 +142,20 @@ def test_bytes_and_protos_stay_where_they_are(tmp_path: Path) -> None:
     array = _large(import_onnx(data)).array
     assert np.shares_memory(array, np.frombuffer(data, np.uint8))
     np.testing.assert_array_equal(array, W)
+
+
+@pytest.mark.parametrize("name", ["f32", "bf16", "i4", "u8"])
+def test_elements_are_read_in_parts_where_all_need_not_be_in_memory(
+    name: str, tmp_path: Path
+) -> None:
+    bytes_each, count = dtype(name).bytes, (1 << 21) + 3
+    data = np.full(count, 3, f"u{bytes_each}")
+    path = tmp_path / "weights"
+    for last in (3, 5):
+        data[-1] = last
+        path.write_bytes(bytes(8) + data.tobytes())
+        literal = _kept(path).literal(8, (count, 1), dtype(name))
+        parts = list(literal.parts())
+        assert max(part.nbytes for part in parts) <= 1 << 20
+        assert np.concatenate(parts).tobytes() == literal.array.tobytes()
+        assert (literal.splat is not None) == (last == 3)

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ingot.compiler.graph.init_functions import init_functions
 from ingot.compiler.graph.ops import (
+    Convolution,
     FunctionCall,
     Global,
     ListGet,
+    Pad,
     Parameter,
+    ReduceWindow,
     VariableLoad,
     VariableStore,
     defined_symbols,
@@ -38,11 +42,11 @@ from ingot.compiler.ir import (
     Value,
     tensor_type,
 )
-from ingot.compiler.ir.dims import Dim, Expr, evaluate, linear_in, symbol, symbols_of
+from ingot.compiler.ir.dims import Dim, Expr, evaluate, known_dims, linear_in, symbol, symbols_of
 from ingot.hal.errors import Error, InvalidArgument, NotFound
 from ingot.hal.spec import DType
 
-__all__ = ["Listener", "bind_symbols", "evaluate_in", "evaluate_op", "interpret"]
+__all__ = ["Listener", "bind_symbols", "evaluate_in", "evaluate_op", "interpret", "padded_count"]
 
 Listener = Callable[[Value, Any], Any]
 
@@ -201,6 +205,26 @@ def evaluate_op(
         attributes["regions"] = tuple(regions)
     result = row.reference(*operands, **attributes)
     return result if isinstance(result, tuple) else (np.asarray(result),)
+
+
+def padded_count(op: Op) -> int:
+    """How many elements the reference makes on its way to the results, of an op that puts some
+    between and around those of an operand of known dims, or adds up what is under a window."""
+    attributes = op.attributes
+    window: Sequence[Dim] = ()
+    if isinstance(attributes, Pad):
+        around = tuple(zip(attributes.low, attributes.high, strict=True))
+        steps = tuple(each + 1 for each in attributes.interior)
+    elif isinstance(attributes, ReduceWindow):
+        around, steps, window = attributes.padding, attributes.base_dilation, attributes.window
+    elif isinstance(attributes, Convolution):
+        around, steps = attributes.padding, attributes.lhs_dilation
+    else:
+        return 0
+    numbers = (known_dims((step, *pair)) for step, pair in zip(steps, around, strict=True))
+    grown = (step + max(low, 0) + max(high, 0) for step, low, high in numbers)
+    operand, result = (known_dims(tensor_type(x).shape) for x in (op.operands[0], op.result))
+    return max(prod((*operand, *grown)), prod((*result, *known_dims(window))))
 
 
 def evaluate_in(

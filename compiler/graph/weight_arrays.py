@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ingot.compiler.graph.builder import tensor_type
-from ingot.compiler.graph.interpreter import evaluate_op
+from ingot.compiler.graph.interpreter import evaluate_op, padded_count
 from ingot.compiler.graph.ops import lookup
 from ingot.compiler.graph.references.numbers import Array
 from ingot.compiler.graph.rewriter import literal_of_value, tensor_ops
@@ -94,7 +94,8 @@ class WeightArrays:
 
     def _has_room(self, ops: Sequence[Op]) -> bool:
         made = (each for op in ops if op.name != "constant" for each in op.results)
-        return sum(map(_length, made)) <= self.room
+        padded = (padded_count(op) * tensor_type(op.result).dtype.bytes for op in ops)
+        return sum(map(_length, made)) + sum(padded) <= self.room
 
     def _compute(self, op: Op) -> None:
         operands = [self.arrays[operand] for operand in op.operands]

@@ -117,9 +117,33 @@ def test_a_tensor_of_many_parts_is_split_in_a_loop() -> None:
     _compile(_onnx("SplitToSequence", [1 << 40, 2]))
 
 
-def test_constants_that_become_large_are_not_made_by_the_compiler() -> None:
-    spec = ingot.spec("f32[2]")
-    source = ingot.trace(lambda x: x + ops.sum(ops.astype(ops.arange(1 << 28), "f32")), spec)
+def _program(*lines: str) -> str:
+    """Of an argument %x, a result %y, and constants %c and %z."""
+    constants = (f"%{name} = constant() {{value=dense<{type} 1.5>}} : {type}"
+                 for name, type in (("c", "f32[2]"), ("z", "f32[]")))  # fmt: skip
+    body = "\n".join((*constants, *lines, "return(%y)"))
+    return f'module {{}} {{ func @main(%x: f32[2] "x") -> (f32[2] "y") {{\n{body}\n}} }}'
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ingot.trace(
+            lambda x: x + ops.sum(ops.astype(ops.arange(1 << 28), "f32")), ingot.spec("f32[2]")
+        ),
+        _program(
+            "%p = pad(%c, %z) {low=[0], high=[-2147483648], interior=[2147483648]} : f32[2]",
+            "%y = add(%x, %p) : f32[2]",
+        ),
+        _program(
+            '%p = reduce_window(%c) {kind="add", window=[1073741824], strides=[1], '
+            "padding=[(536870912, 536870911)], base_dilation=[1], window_dilation=[1]} : f32[2]",
+            "%y = add(%x, %p) : f32[2]",
+        ),
+    ],
+    ids=["iota", "pad", "window"],
+)
+def test_constants_that_become_large_are_not_made_by_the_compiler(source: Any) -> None:
     tracemalloc.start()
     try:
         _compile(source)

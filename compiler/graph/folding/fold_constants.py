@@ -15,7 +15,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.effects import has_effect
 from ingot.compiler.graph.folding.fold_empty import fold_empty
 from ingot.compiler.graph.forms.narrow_codes import is_narrow
-from ingot.compiler.graph.interpreter import evaluate_op
+from ingot.compiler.graph.interpreter import evaluate_op, padded_count
 from ingot.compiler.graph.ops import lookup
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.references.numbers import Array
@@ -36,6 +36,9 @@ __all__ = ["fold_constants"]
 _GREATEST_COUNT = 4096
 """Elements of the largest operand or result that is folded: sizes and indices have fewer, and
 what is longer is left to `split_init`."""
+
+_GREATEST_PADDED = 1 << 22
+"""Elements that the reference makes on its way to as few."""
 
 _KEPT = frozenset({"constant", "broadcast", "iota"})
 """Ops that are as good as a constant; they are evaluated for their users, but stay."""
@@ -106,6 +109,8 @@ def _is_foldable(op: Op, known: dict[Value, Array]) -> bool:
     if any(element.is_complex or is_narrow(element) for element in elements):
         return False  # no kernel makes those: complex numbers are pairs, narrow ones bytes
     if uses_symbols(op):
+        return False
+    if padded_count(op) > _GREATEST_PADDED:
         return False
     return all(_is_small(result) for result in op.results)
 

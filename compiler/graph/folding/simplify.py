@@ -415,6 +415,19 @@ def _convert_of_clamp(op: Op, builder: Builder) -> Value | None:
     return builder.value("convert", inner.operands[1], dtype=target)
 
 
+def _reinterpret_and_back(op: Op, builder: Builder) -> Value | None:
+    inner = defined_by(op.operands[0], "reinterpret")
+    same = inner is not None and inner.operands[0].type == op.result.type
+    return inner.operands[0] if inner is not None and same else None
+
+
+def _clamp_of_booleans(op: Op, builder: Builder) -> Value | None:
+    low, x, high = op.operands
+    if not tensor_type(x).dtype.is_boolean:
+        return None
+    return builder.value("and", builder.value("or", x, low), high)
+
+
 def holds_exactly(source: DType, target: DType) -> bool:
     """Whether every value of `source` is one of `target`, so that conversion loses nothing."""
     if source is target:
@@ -534,8 +547,10 @@ _RULES: dict[str, tuple[Callable[[Op, Builder], Value | None], ...]] = {
     "concatenate": (_concatenate_one, _concatenate_without_empty),
     "reverse": (_reverse_nothing,),
     "reduce": (_reduce_nothing,),
+    "clamp": (_clamp_of_booleans,),
     "convert": (_identity, _convert_of_convert, _convert_of_clamp),
     "bitcast": (_identity,),
+    "reinterpret": (_reinterpret_and_back,),
     "compare": (_compare_of_boolean,),
     "gather": (_gather_rows,),
     "take": (_take_constant,),

@@ -49,6 +49,10 @@ def chain(*steps: Callable[[Builder, Any], Any]) -> Build:
 
 
 CASES: dict[str, tuple[Build, dict[str, int]]] = {
+    "reinterpret and back": (
+        chain(op("reinterpret", dtype=dtype("u8")), op("reinterpret", dtype=dtype("f32"))),
+        {},
+    ),
     "transpose of transpose": (
         chain(op("transpose", permutation=(1, 2, 0)), op("transpose", permutation=(2, 0, 1))),
         {},
@@ -187,6 +191,15 @@ def test_a_boolean_that_went_through_a_number_is_itself() -> None:
 
     after = check_pass(PASSES, program(build, "i1[n]"), np.array([True, False]))
     assert names(after) == {"return": 1}
+
+
+def test_booleans_are_clamped_by_bits() -> None:
+    def build(b: Builder, x: Any) -> Any:
+        limits = [b.full(limit, "i1", (N,)) for limit in (True, False)]
+        return [b.op("clamp", low, x, high) for low in limits for high in limits]
+
+    after = check_pass(PASSES, program(build, "i1[n]"), np.array([True, False]))
+    assert "clamp" not in names(after)
 
 
 @pytest.mark.parametrize(

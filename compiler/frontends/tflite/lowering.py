@@ -33,6 +33,7 @@ from ingot.hal.spec import DType, dtype
 __all__ = [
     "EACH",
     "LOWERINGS",
+    "OF_COMPLEX",
     "OF_STRINGS",
     "Context",
     "Handle",
@@ -59,19 +60,23 @@ class Lowering:
 LOWERINGS: dict[str, Lowering] = {}
 OF_STRINGS: dict[str, Lowering] = {}
 """Of ops that take numbers, what they do with strings."""
+OF_COMPLEX: dict[str, Lowering] = {}
+"""What ops do that take or give complex tensors."""
 
 
 def lowering(
-    *names: str, codes: int | None = None, raw: bool = False, strings: bool = False
+    *names: str,
+    codes: int | None = None,
+    raw: bool = False,
+    into: dict[str, Lowering] = LOWERINGS,
 ) -> Callable[[_Function], _Function]:
-    """Register the decorated function for these ops, or for these ops of strings."""
+    """Register the decorated function for these ops in one of the tables."""
 
     def register(function: _Function) -> _Function:
-        table = OF_STRINGS if strings else LOWERINGS
         for name in names:
-            if name in table:
+            if name in into:
                 raise ValueError(f"op '{name}' has a lowering already")
-            table[name] = Lowering(function, codes, raw)
+            into[name] = Lowering(function, codes, raw)
         return function
 
     return register

@@ -63,6 +63,10 @@ class Tensor:
         return dtype(DTYPES[self.code])
 
     @property
+    def is_complex(self) -> bool:
+        return DTYPES.get(self.code) in ("c64", "c128")
+
+    @property
     def is_text(self) -> bool:
         return self.code == TEXT
 

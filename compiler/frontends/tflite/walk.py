@@ -23,6 +23,7 @@ from ingot.compiler.frontends.tflite.flexbuffer import read_options
 from ingot.compiler.frontends.tflite.lowering import (
     EACH,
     LOWERINGS,
+    OF_COMPLEX,
     OF_STRINGS,
     Context,
     HashTable,
@@ -202,7 +203,8 @@ class Walk:
     def _apply(
         self, operator: Operator, graph: Subgraph, values: dict[int, Any], builder: Builder
     ) -> list[Any]:
-        row = _own(operator) or LOWERINGS.get(operator.name)
+        own = _own(operator)
+        row = own or LOWERINGS.get(operator.name)
         if row is None:
             what = ADVICE if operator.is_custom else "rewrite the layer with other ops"
             raise UnsupportedNode(f"the op is not supported; {what}")
@@ -221,6 +223,10 @@ class Walk:
             if operator.name not in OF_STRINGS:
                 raise UnsupportedNode("it takes strings, for which the op is not supported")
             return _listed(OF_STRINGS[operator.name].function(context, *given))
+        if own is None and any(each and each.is_complex for each in (*inputs, *outputs)):
+            if operator.name not in OF_COMPLEX:
+                raise UnsupportedNode("it has complex numbers, for which the op is not supported")
+            return _listed(OF_COMPLEX[operator.name].function(context, *given))
         if row.raw:
             return _listed(row.function(context, *given))
         results = _listed(row.function(context, *_taken(context, row, given)))

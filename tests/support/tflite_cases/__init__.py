@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from tests.support.tflite_cases import choices, contractions, elementwise, shapes, sounds, strings
+from tests.support.tflite_cases import (
+    choices,
+    complex,
+    contractions,
+    elementwise,
+    shapes,
+    sounds,
+    strings,
+)
 from tests.support.tflite_cases.table import CASES
 
-__all__ = ["CASES", "choices", "contractions", "elementwise", "shapes", "sounds", "strings"]
+__all__ = [
+    "CASES",
+    "choices",
+    "complex",
+    "contractions",
+    "elementwise",
+    "shapes",
+    "sounds",
+    "strings",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ingot.compiler.frontends.tflite.lowerings import (
     activations,
     boxes,
+    complex,
     contractions,
     control,
     dimension_numbers,
@@ -23,6 +24,7 @@ from ingot.compiler.frontends.tflite.lowerings import (
 __all__ = [
     "activations",
     "boxes",
+    "complex",
     "contractions",
     "control",
     "dimension_numbers",

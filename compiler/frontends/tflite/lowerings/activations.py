@@ -116,6 +116,8 @@ def local_response_normalization(c: Context, x: Value) -> Value:
 def fake_quant(c: Context, x: Value) -> Value:
     """Rounded to the numbers between min and max that codes of `num_bits` stand for."""
     options = c.options
+    if not 2 <= options.num_bits <= 16:
+        raise UnsupportedNode(f"its num_bits is {options.num_bits}, expected 2 to 16: fix it")
     low, high = (1 if options.narrow_range else 0), 2**options.num_bits - 1
     scale = (options.max - options.min) / (high - low)
     zero = min(max(round(low - options.min / scale), low), high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingot.compiler.frontends.emitter import shape_of, type_of
+from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.indexed import scatter_slices
 from ingot.compiler.frontends.tflite.lowering import EACH, Context, lowering
 from ingot.compiler.ir import Value, dims
@@ -20,6 +20,11 @@ def gather(c: Context, x: Value, indices: Value) -> Value:
     if not batch:
         return c.op("take", x, indices, axis=axis, mode="check")
     shape, own = shape_of(x), shape_of(indices)
+    if not 0 <= batch <= min(axis, len(own)):
+        raise UnsupportedNode(
+            f"its batch_dims is {batch}, expected 0 to {min(axis, len(own))}, for it gathers along "
+            f"axis {axis} with indices of rank {len(own)}: fix the model"
+        )
     lead = tuple(range(batch))
     indices = c.agree(indices, (*shape[:batch], *own[batch:]))
     return c.op(
@@ -71,6 +76,11 @@ def embedding_lookup_sparse(
 def gather_nd(c: Context, x: Value, indices: Value) -> Value:
     shape, own = shape_of(x), shape_of(indices)
     depth = known_dim(own[-1])
+    if depth > len(shape):
+        raise UnsupportedNode(
+            f"its indices have {depth} numbers each, expected at most {len(shape)}, the rank of "
+            "what it gathers from: fix the model"
+        )
     places = len(own) - 1
     return c.op(
         "gather",

@@ -185,7 +185,19 @@ def strided_slice(c: Context, x: Value, begin: Value, end: Value, strides: Value
     shape: list[Dim] = []
     axis, rank = 0, type_of(x).rank
     count = len(steps)
-    added = (options.new_axis_mask & ~options.ellipsis_mask & (1 << count) - 1).bit_count()
+    if len(begins) != count or len(ends) != count:
+        raise UnsupportedNode(
+            f"it has {len(begins)} beginnings, {len(ends)} ends and {count} strides, expected as "
+            "many of each: fix the model"
+        )
+    every = (1 << count) - 1
+    ellipses = (options.ellipsis_mask & every).bit_count()
+    added = (options.new_axis_mask & ~options.ellipsis_mask & every).bit_count()
+    if ellipses > 1 or count - added - ellipses > rank:
+        raise UnsupportedNode(
+            f"it has {count - added - ellipses} entries for axes and {ellipses} ellipses, expected "
+            f"at most {rank} and 1: fix the model"
+        )
     for at in range(count):
         if options.ellipsis_mask >> at & 1:
             width = rank - (count - added - 1)

@@ -1,5 +1,4 @@
-"""Spectra, and what models of speech make of sounds. A complex tensor is a pair of values until it
-is made real again."""
+"""Spectra, and what models of speech make of sounds."""
 
 from __future__ import annotations
 
@@ -8,24 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from ingot.compiler.frontends.complex_numbers import join
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.fourier import fitted, transform
 from ingot.compiler.frontends.tflite.flexbuffer import count_in, read_options
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
-from ingot.compiler.ir.dataclass import dataclass
 
 __all__: list[str] = []
 
 
-@dataclass(frozen=True)
-class _Complex:
-    real: Value
-    imaginary: Value
-
-
 @lowering("RFFT2D", raw=True)
-def rfft2d(c: Context, x: Value, lengths: Value) -> _Complex:
+def rfft2d(c: Context, x: Value, lengths: Value) -> Value:
     """Over the last two axes, cut or padded to these lengths."""
     rank = type_of(x).rank
     sizes = c.known(lengths, "length")
@@ -38,29 +31,7 @@ def rfft2d(c: Context, x: Value, lengths: Value) -> _Complex:
     swapped = (*range(rank - 2), rank - 1, rank - 2)
     turned = [c.transpose(each, swapped) for each in parts]
     real, imaginary = transform(c.builder, (turned[0], turned[1]))
-    return _Complex(c.transpose(real, swapped), c.transpose(imaginary, swapped))
-
-
-def _parts(x: Any) -> _Complex:
-    if not isinstance(x, _Complex):
-        raise UnsupportedNode("complex numbers are supported as what RFFT2D gives only")
-    return x
-
-
-@lowering("REAL", raw=True)
-def real(c: Context, x: Any) -> Value:
-    return _parts(x).real
-
-
-@lowering("IMAG", raw=True)
-def imaginary(c: Context, x: Any) -> Value:
-    return _parts(x).imaginary
-
-
-@lowering("COMPLEX_ABS", raw=True)
-def absolute(c: Context, x: Any) -> Value:
-    x = _parts(x)
-    return c.op("sqrt", _power(c, x.real, x.imaginary))
+    return join(c.builder, (c.transpose(real, swapped), c.transpose(imaginary, swapped)))
 
 
 def _power(c: Context, *parts: Value) -> Value:

@@ -30,13 +30,14 @@ from ingot.compiler.frontends.tflite.lowerings import (  # noqa: F401 - they fil
 )
 from ingot.compiler.ir import Value
 
-__all__: list[str] = []
+__all__ = ["MOVES"]
 
-_MOVES = (
+MOVES = (
     *("BROADCAST_TO", "CONCATENATION", "DYNAMIC_UPDATE_SLICE", "EXPAND_DIMS", "FILL", "GATHER"),
     *("GATHER_ND", "PACK", "RESHAPE", "REVERSE_V2", "SELECT", "SELECT_V2", "SLICE", "SPLIT"),
     *("SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK"),
 )
+"""Ops that only move elements, and are told where alone by numbers."""
 
 
 def _moved(name: str) -> Callable[..., list[Strings]]:
@@ -44,16 +45,16 @@ def _moved(name: str) -> Callable[..., list[Strings]]:
     return lambda c, *given: move_strings(c, given, lambda inner: function(c, *inner))
 
 
-for _name in _MOVES:
-    lowering(_name, strings=True)(_moved(_name))
+for _name in MOVES:
+    lowering(_name, into=OF_STRINGS)(_moved(_name))
 
 
-@lowering("SHAPE", "RANK", strings=True)
+@lowering("SHAPE", "RANK", into=OF_STRINGS)
 def shape(c: Context, x: Strings) -> Any:
     return LOWERINGS[c.operator.name].function(c, x.lengths)
 
 
-@lowering("EQUAL", "NOT_EQUAL", strings=True)
+@lowering("EQUAL", "NOT_EQUAL", into=OF_STRINGS)
 def equal(c: Context, a: Strings, b: Strings) -> Value:
     same = are_equal(c, a, b, lambda x, what: c.size_of(c.parts(x)[0], what))
     return same if c.operator.name == "EQUAL" else c.op("not", same)

@@ -261,6 +261,31 @@ def test_calls_cases_and_composites() -> None:
         np.testing.assert_array_equal(got, wanted)
 
 
+def test_a_spectrum_as_tensorflow_writes_it_agrees_compiled() -> None:
+    """A transform of one axis is one of two, of which an axis of 1 is taken away; and complex
+    tensors go through calls, constants and results."""
+    model = Model()
+    g, inner = model.main, model.graph("inner")
+    given, taken = (each.tensor("complex64", (5, 9)) for each in (inner, inner))
+    gains = (_floats(9) + 1j * _floats(9)).astype(np.complex64)
+    inner.op("MUL", [given, inner.constant(gains)], [taken], "MulOptions")
+    inner.ends([given], [taken])
+    x = g.tensor("float32", (5, 1, 16), name="x")
+    spectrum = g.tensor("complex64", (5, 1, 9))
+    g.op("RFFT2D", [x, g.constant(np.array([1, 16], np.int32))], [spectrum])
+    flat, loud = (g.tensor("complex64", (5, 9), name=name) for name in ("flat", "loud"))
+    size = g.tensor("float32", (5, 9), name="size")
+    g.op("SQUEEZE", [spectrum], [flat], "SqueezeOptions", squeezeDims=[1])
+    g.op("CALL", [flat], [loud], "CallOptions", subgraph=1)
+    g.op("COMPLEX_ABS", [loud], [size])
+    g.ends([x], [loud, size])
+    sound = _floats(5, 1, 16)
+    wanted = gains * np.fft.rfft(sound[:, 0])
+    got = load_best(bytes(model))(sound)
+    for a, b in zip((wanted, np.abs(wanted)), map(np.asarray, got), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
+
+
 def test_a_sparse_constant_is_read_dense() -> None:
     from ai_edge_litert import schema_py_generated as schema
 

@@ -260,9 +260,9 @@ def test_a_convolution_of_stablehlo_is_that_of_jax(
 def test_every_op_has_a_test() -> None:
     elsewhere = {
         "ASSIGN_VARIABLE", "BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN", "CALL",
-        "CALL_ONCE", "COMPLEX_ABS", "DENSIFY", "HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT",
-        "HASHTABLE_SIZE", "IF", "IMAG", "LSTM", "MULTINOMIAL",
-        "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "READ_VARIABLE", "REAL", "RFFT2D", "RNN",
+        "CALL_ONCE", "DENSIFY", "HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT",
+        "HASHTABLE_SIZE", "IF", "LSTM", "MULTINOMIAL",
+        "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "READ_VARIABLE", "RFFT2D", "RNN",
         "STABLEHLO_CASE", "STABLEHLO_COMPOSITE", "STABLEHLO_CONVOLUTION", "STABLEHLO_SORT",
         "STABLEHLO_WHILE", "SVDF",
         "UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN", "VAR_HANDLE", "WHILE",
@@ -279,6 +279,39 @@ def test_an_index_out_of_range_is_refused(index: int) -> None:
         shrinkAxisMask=1,
     )  # fmt: skip
     with pytest.raises(CompileError, match=f"its index {index} of axis 0 .* expected -2 to 1"):
+        import_tflite(model)
+
+
+WRONG: list[tuple[str, list[Any], str, dict[str, Any], str]] = [
+    ("FAKE_QUANT", [X], "FakeQuantOptions", {"numBits": 2**31 - 1, "max": 1.0}, "num_bits is 2147"),
+    (
+        "GATHER", [X, np.zeros((2, 2), I32)], "GatherOptions", {"axis": 1, "batchDims": 2**31 - 1},
+        "batch_dims is 2147483647, expected 0 to 1",
+    ),
+    ("GATHER_ND", [X, np.zeros((2, 4), I32)], "GatherNdOptions", {}, "have 4 numbers each"),
+    (
+        "STRIDED_SLICE", [X, *[np.ones(4, I32)] * 3], "StridedSliceOptions", {},
+        "4 entries for axes and 0 ellipses, expected at most 3 and 1",
+    ),
+    (
+        "STRIDED_SLICE", [X, *[np.ones(2, I32)] * 3], "StridedSliceOptions", {"ellipsisMask": 3},
+        "0 entries for axes and 2 ellipses",
+    ),
+    (
+        "STRIDED_SLICE", [X, np.ones(1, I32), *[np.ones(2, I32)] * 2], "StridedSliceOptions", {},
+        "1 beginnings, 2 ends and 2 strides",
+    ),
+    ("SUM", [X.astype("complex64"), np.zeros(1, I32)], "ReducerOptions", {}, "complex numbers"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "inputs", "kind", "options", "message"), WRONG)
+def test_what_an_op_does_not_take_is_named(
+    name: str, inputs: list[Any], kind: str, options: dict[str, Any], message: str
+) -> None:
+    constants = tuple(range(1, len(inputs)))
+    model, _ = one_op(name, inputs, [(F, (3, 4))], kind, constants, **options)
+    with pytest.raises(CompileError, match=re.escape(message)):
         import_tflite(model)
 
 

@@ -21,8 +21,8 @@ LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
     "compiler/dispatch": 2265,
-    "compiler/frontends": 41400,
-    "compiler/graph": 11082,
+    "compiler/frontends": 41330,
+    "compiler/graph": 11130,
     "compiler/ir": 2303,
     "compiler/kernels": 16157,
     "compiler/stream": 1648,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 124770
+IN_ALL = 124900
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -205,6 +205,19 @@ def test_weights_take_half_the_bytes_and_a_table_that_is_multiplied_lies_once() 
         assert error_of(np.asarray(model(i)), rounded(table[i]) @ rounded(table.T)) <= 2e-6
 
 
+def test_channels_of_bf16_are_no_words_of_bytes() -> None:
+    w = draw(3, 3, 1, 32).astype(ml_dtypes.bfloat16)
+
+    def build(x: Any) -> Any:
+        order = {"dimension_numbers": ("NHWC", "HWIO", "NHWC"), "feature_group_count": 32}
+        return lax.conv_general_dilated(x, w, (1, 1), "VALID", **order) @ draw(32, 128)
+
+    x = draw(1, 8, 8, 32).astype(ml_dtypes.bfloat16)
+    source = jax.export.export(jax.jit(build))(x)
+    for model in load_everywhere(source, **OPTIONS).values():
+        assert error_of(np.asarray(model(x)), np.asarray(build(x), np.float64)) <= 1e-2
+
+
 @pytest.mark.slow
 def test_quantizing_tells_the_error_of_each_layer_and_keeps_others() -> None:
     nodes = [
@@ -235,5 +248,6 @@ def test_the_report_tells_what_is_rounded() -> None:
     assert "1 layer of bf16" in ingot.compile(source, **OPTIONS).report.text()
     for w in (draw(64, 63), draw(65, 80)):  # few, and no pairs
         assert ingot.compile(product(w, shape=(4,)), **OPTIONS).report.in_bf16 == ()
+    assert len(ingot.compile(product(draw(32, 16), shape=(512,)), **OPTIONS).report.in_bf16) == 1
     with pytest.raises(ingot.InvalidArgument, match="'bf17' is not known; there are 'f32'"):
         ingot.compile(source, precision="bf17")

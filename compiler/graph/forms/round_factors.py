@@ -37,8 +37,9 @@ HALVES = ("bf16", "f16")
 CHOSEN = "chosen_for_halves"
 """Attribute of a module: the layers whose products alone are to be of bf16 or f16."""
 
-_LEAST = 1 << 12
-"""Elements of a weight from which on rounding what it meets pays."""
+_LEAST, _LEAST_PRODUCTS, _LEAST_TERMS = 1 << 12, 1 << 18, 8
+"""Elements of a weight from which on rounding what it meets pays; of a shorter one products in all,
+and of a sum."""
 
 _LEAST_SIDE = 32
 """The same of rows, columns and terms of products of two activations."""
@@ -98,16 +99,22 @@ def _is_large(op: Op, weights: set[Value], half: DType) -> bool:
         return False
     shape = tensor_type(op.operands[sides[0]]).shape
     if isinstance(op.attributes, DotGeneral):
-        terms = product(
+        depth = terms = product(
             shape[axis] for axis in op.attributes.contract("rhs" if sides[0] else "lhs")
         )
     else:
         convolution = Convolution.of(op)
         if convolution.groups != 1 or sides != [1]:
             return False
-        features = known_dim(shape[parse_layout(convolution.layout).weight_input])
+        layout = parse_layout(convolution.layout)
+        features = known_dim(shape[layout.weight_input])
         terms = features + (features % 2 if features > 1 else 0)  # packed with one of zeros
-    return known_dim(terms) % 2 == 0 and known_dim(product(shape)) >= _LEAST
+        depth = product(shape) // shape[layout.weight_output]
+    if known_dim(terms) % 2:
+        return False
+    products = product((*tensor_type(op.result).shape, depth))
+    are_many = isinstance(products, int) and products >= _LEAST_PRODUCTS
+    return known_dim(product(shape)) >= _LEAST or (are_many and known_dim(depth) >= _LEAST_TERMS)
 
 
 def _is_large_everywhere(op: Op) -> bool:

@@ -377,7 +377,8 @@ class _Words(Depthwise):
     def is_possible(self, target: TargetInfo) -> bool:
         """Whether bytes are multiplied, sizes known, and but for a row's first and last tile none
         reaches out of the image."""
-        if not target.dot4 or not self.parts or self.each != (1, 1):
+        are_bytes = self.parts is not None and self.parts[0].is_integer
+        if not target.dot4 or not are_bytes or self.each != (1, 1):
             return False
         sizes = (*self.sizes, self.out_width)
         if len(sizes) != 3 or not all(isinstance(size, int) and size for size in sizes):

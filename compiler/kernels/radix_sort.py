@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from ingot.compiler.graph.ops import ReduceKind
 from ingot.compiler.ir import TensorType, Value, dims
 from ingot.compiler.ir.dims import Bounds, Dim
 from ingot.compiler.kernels.emit import Emitter
@@ -27,6 +28,7 @@ _I32, _U32, _U64, _F32 = dtype("i32"), dtype("u32"), dtype("u64"), dtype("f32")
 _FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
 _LEAST_LENGTH = 256  # of shorter lines runs are merged in less time: 100 f32 take 3 us, not 4
 _DIGITS = 256
+_FEWER = 4  # a fourth that is set aside pays for being moved once more
 
 
 def has_radix(element: DType, length: Dim, known: Bounds) -> bool:
@@ -59,8 +61,8 @@ def order_key(b: LoopBuilder, x: Value) -> Value:
 @dataclasses.dataclass
 class RadixSort:
     """Sorts the lines of `lines`, whose elements `read` gives, by what `rank` gives of them, the
-    greatest first if `descending`. After `plan`, `scratch_length` and `workspaces` say what the
-    kernel needs beside the first `start` bytes of scratch."""
+    greatest first if `descending`; `lanes` keys are made at a time. After `plan`, `scratch_length`
+    and `workspaces` say what the kernel needs beside the first `start` bytes of scratch."""
 
     builder: LoopBuilder
     lines: Lines
@@ -69,6 +71,7 @@ class RadixSort:
     element: DType
     descending: bool
     first_workspace: int
+    lanes: int = 1
     start: int = 0
     scratch_length: int = 0
     workspaces: tuple[TensorType, ...] = ()
@@ -97,35 +100,95 @@ class RadixSort:
 
     def sort_line(self, emitter: Emitter, limit: Dim, store: Store) -> None:
         """Sort one line; `store` gets its first `limit` elements, in order."""
-        b, (keys, places) = self.builder, self.buffers
+        b = self.builder
         base: LoopIndex = 0
         if self.workspaces:
             base = b.mul(emitter.index(self.lines.ordinal), b.mul(b.dim(self.half), 2))
-        length, half = b.dim(self.lines.length), b.dim(self.half)
-        with b.for_(0, length) as loop, emitter.scope():
-            emitter.places[self.lines.line] = loop.index
-            at = b.add(base, loop.index)
-            b.store(keys, at, self._key(self.rank(emitter)))
-            b.store(places, at, b.convert(b.data(loop.index), self.columns[1]))
-        passes = b.mul(b.min(length, 1), self._bytes())
-        with b.for_(0, passes, 1, [b.value(0)]) as loop:
+        length, half, end = b.dim(self.lines.length), b.dim(self.half), b.dim(limit)
+        source, kept = self._divide(base, length, self._fill(emitter, base, length))
+        passes = b.mul(b.min(kept, 1), self._bytes())
+        with b.for_(0, passes, 1, [source]) as loop:
             source = loop.carried[0]
             target = b.sub(half, source)
             from_, into = b.add(base, source), b.add(base, target)
             shift = b.convert(b.data(b.mul(loop.index, 8)), self.word)
-            self._count(from_, length, shift)
-            alike = b.load(self.counts, self._digit(b.load(keys, from_), shift))
+            self._count(from_, kept, shift)
+            alike = b.load(self.counts, self._digit(b.load(self.buffers[0], from_), shift))
 
             def move() -> list[Value]:
-                self._move(from_, into, length, shift)
+                self._move(from_, into, kept, shift)
                 return [b.value(target)]
 
-            loop.yield_(*b.if_(b.compare("lt", alike, length), move, lambda: [source]))
-        sorted_ = b.add(base, loop.results[0])
-        with b.for_(0, b.dim(limit)) as loop, emitter.scope():
-            place = b.convert(b.load(places, b.add(sorted_, loop.index)), I64)
-            emitter.places[self.lines.line] = place
-            store(loop.index, self.read(emitter))
+            loop.yield_(*b.if_(b.compare("lt", alike, kept), move, lambda: [source]))
+        between = b.min(kept, end)
+        for first, stop, place in ((0, between, loop.results[0]), (between, end, half)):
+            with b.for_(first, stop) as rest, emitter.scope():
+                at = b.add(b.add(base, place), rest.index)
+                emitter.places[self.lines.line] = b.convert(b.load(self.buffers[1], at), I64)
+                store(rest.index, self.read(emitter))
+
+    def _fill(self, emitter: Emitter, base: LoopIndex, length: LoopIndex) -> Value:
+        """The keys and places of a line in the first half of its buffer; the last key there is."""
+        b, (keys, places) = self.builder, self.buffers
+
+        def put(place: LoopIndex, lanes: int, last: Value) -> Value:
+            with emitter.scope(), emitter.along(self.lines.line, place, lanes):
+                key = b.broadcast(self._key(self.rank(emitter)), lanes)
+            at, number = b.add(base, place), b.data(place)
+            if lanes > 1:
+                number = b.op("add", b.lanes(lanes), number)
+            b.store(keys, at, key)
+            b.store(places, at, b.convert(number, self.columns[1]))
+            return b.op("max", last, key)
+
+        return self._fold(length, self.word, "max", put)
+
+    def _divide(self, base: LoopIndex, length: LoopIndex, last: Value) -> tuple[Value, Value]:
+        """Where many elements have the last key of all, as those that a mask left out, they go
+        behind the others in the second half. In which half the others are, and how many."""
+        b, (keys, places) = self.builder, self.buffers
+
+        def count(place: LoopIndex, lanes: int, found: Value) -> Value:
+            key = b.load(keys, b.add(base, place), lanes)
+            is_last = b.op("compare", key, b.broadcast(last, lanes), direction="eq")
+            return b.op("add", found, b.convert(is_last, self.columns[1]))
+
+        others = b.sub(length, b.convert(self._fold(length, self.columns[1], "add", count), I64))
+
+        def divide() -> list[Value]:
+            half = b.add(base, b.dim(self.half))
+            with b.for_(0, length, 1, [b.data(0), b.data(others)]) as loop:
+                front, back = loop.carried
+                at = b.add(base, loop.index)
+                key, place = b.load(keys, at), b.load(places, at)
+                step = b.convert(b.op("compare", key, last, direction="eq"), I64)
+                into = b.add(half, b.add(front, b.mul(step, b.sub(back, front))))
+                b.store(keys, into, key)
+                b.store(places, into, place)
+                loop.yield_(b.value(b.add(front, b.sub(1, step))), b.value(b.add(back, step)))
+            return [b.value(b.dim(self.half)), b.data(others)]
+
+        pays = b.compare("le", b.mul(others, _FEWER), b.mul(length, _FEWER - 1))
+        source, kept = b.if_(pays, divide, lambda: [b.value(0), b.data(length)])
+        return source, kept
+
+    def _fold(
+        self,
+        length: LoopIndex,
+        element: DType,
+        kind: ReduceKind,
+        step: Callable[[LoopIndex, int, Value], Value],
+    ) -> Value:
+        """What `step` makes of the places of a line, vectors of them first, from 0 on."""
+        b, lanes = self.builder, self.lanes
+        total, full = b.constant(0, element), b.mul(b.div(length, lanes), lanes)
+        if lanes > 1:
+            with b.for_(0, full, lanes, [b.constant(0, element, lanes)]) as vectors:
+                vectors.yield_(step(vectors.index, lanes, vectors.carried[0]))
+            total = b.reduce(vectors.results[0], kind)
+        with b.for_(full if lanes > 1 else 0, length, 1, [total]) as rest:
+            rest.yield_(step(rest.index, 1, rest.carried[0]))
+        return rest.results[0]
 
     def _bytes(self) -> int:
         """Of a key, those that are not the same in all."""
@@ -140,7 +203,10 @@ class RadixSort:
         if element.kind != "u":
             sign = 1 << (8 * self._bytes() - 1)
             key = b.op("xor", key, b.constant(sign, self.word))
-        return b.op("not", key) if self.descending else key
+        key = b.op("not", key) if self.descending else key
+        if self._bytes() < self.word.bytes:
+            key = b.op("and", key, b.constant((1 << 8 * self._bytes()) - 1, self.word))
+        return key
 
     def _digit(self, key: Value, shift: Value) -> Value:
         b = self.builder

@@ -1,9 +1,9 @@
 """The suppress class: non-maximum suppression, one workgroup per line of boxes.
 
-The sides of a line's kept boxes stand in four lists (a workspace), so that a box is compared with
-those only, with a vector of them at once, and the work items of the group share these comparisons.
-The walk along a line is in order, and looks at no more boxes once the limit is met; lines are
-independent.
+A box is read where it stands, when its turn comes. The sides of a line's kept boxes stand in four
+lists (a workspace), so that a box is compared with those only, with a vector of them at once, and
+the work items of the group share these comparisons. The walk along a line is in order, and looks at
+no more boxes once the limit is met; lines are independent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ingot.compiler.ir import Function, TensorType, Value, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, product
 from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import I64, Index, LoopBuilder, lanes_of
@@ -38,7 +38,7 @@ def lower_suppress(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry that is one `suppress`."""
     lowering = _Lowering(function, target)
     lowering.line()
-    lines, length = lowering.shape
+    lines, length = product(lowering.shape[:2]), lowering.shape[2]
     b, kept = lowering.builder, TensorType(_F32, (lines, 4, length))
     return finish_kernel(
         function,
@@ -62,7 +62,7 @@ class _Lowering:
         arguments = list(function.arguments)
         places = [arguments.index(operand) for operand in op.operands]
         types = [tensor_type(operand).dtype for operand in op.operands]
-        self.boxes, self.candidates, self.limit, self.overlap = (
+        self.boxes, self.order, self.candidates, self.limit, self.overlap = (
             b.binding(place, element) for place, element in zip(places, types, strict=True)
         )
         self.result = b.binding(len(arguments), _I1)
@@ -73,8 +73,9 @@ class _Lowering:
         """The walk along the line of this workgroup; carries how many boxes are kept. All items
         take every step, for they wait for each other."""
         b = self.builder
-        self.length = b.dim(self.shape[1])
-        self.first = first = b.mul(b.workgroup(0), self.length)
+        self.length, line = b.dim(self.shape[2]), b.workgroup(0)
+        self.first = first = b.mul(line, self.length)
+        self.group_start = b.mul(b.div(line, b.dim(self.shape[1])), self.length)
         limit = b.load(self.limit, 0)
         self.threshold = b.load(self.overlap, 0)
         with self.group.each(0, self.length) as loop:
@@ -100,7 +101,10 @@ class _Lowering:
     def _consider(self, place: Index, count: Value) -> Value:
         """Keep the candidate unless a kept box overlaps it; the new count."""
         b = self.builder
-        box = [b.load(self.boxes, b.add(b.mul(place, 4), side)) for side in range(4)]
+        at = b.op("max", b.load(self.order, place), b.constant(0, I64))
+        at = b.op("min", at, b.data(b.sub(self.length, 1)))
+        first = b.mul(b.add(self.group_start, at), 4)
+        box = [b.load(self.boxes, b.add(first, side)) for side in range(4)]
         full = b.mul(b.div(count, self.lanes), self.lanes)
         overlaps = self._among(box, 0, full, b.constant(False, _I1))
         if self.lanes > 1:

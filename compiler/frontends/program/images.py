@@ -234,13 +234,13 @@ def non_max_suppression(
     count = shape_of(score)[0]
     value = trace.agree(value, (count, 4))
     order = argsort(given(score), descending=True)
-    ordered = take(given(score), order)
     candidates = full(as_size(count), True)
     if score_threshold is not None:
-        candidates = ordered > score_threshold
+        candidates = take(given(score), order) > score_threshold
     lines: list[Value] = [
-        trace.reshape(value_of(take(given(value), order, axis=0)), (1, count, 4)),
-        trace.reshape(value_of(candidates), (1, count)),
+        trace.reshape(value, (1, count, 4)),
+        trace.reshape(value_of(order), (1, 1, count)),
+        trace.reshape(value_of(candidates), (1, 1, count)),
     ]
     limit = value_of(as_size(count) if max_count is None else max_count)
     overlap = trace.convert(value_of(iou_threshold, dtype("f32")), "f32")

@@ -12,11 +12,18 @@ _F32, _I1, _I64 = dtype("f32"), dtype("i1"), dtype("i64")
 
 
 def _suppress(
-    boxes: TensorType, candidates: TensorType, limit: TensorType, threshold: TensorType
+    boxes: TensorType,
+    order: TensorType,
+    candidates: TensorType,
+    limit: TensorType,
+    threshold: TensorType,
 ) -> TensorType:
-    require(candidates.rank == 2, f"candidates are {candidates}, expected rank 2")
-    wanted = TensorType(_F32, (*candidates.shape, 4))
+    require(candidates.rank == 3, f"candidates are {candidates}, expected rank 3")
+    groups, _, length = candidates.shape
+    wanted = TensorType(_F32, (groups, length, 4))
     require(boxes == wanted, f"boxes are {boxes}, expected {wanted}")
+    places = TensorType(_I64, candidates.shape)
+    require(order == places, f"the order is {order}, expected {places}")
     require(limit == TensorType(_I64), f"the limit is {limit}, expected i64[]")
     require(threshold == TensorType(_F32), f"the threshold is {threshold}, expected f32[]")
     return TensorType(_I1, candidates.shape)
@@ -26,10 +33,11 @@ register(
     OpRow(
         "suppress",
         "indexed",
-        ("boxes: real", "candidates: i1", "limit: integer", "threshold: real"),
+        ("boxes: real", "order: integer", "candidates: i1", "limit: integer", "threshold: real"),
         _suppress,
-        "Which candidates are kept: in the order of each line, at most `limit` of those that do "
-        "not overlap one kept before by more than `threshold` (intersection over union). A box "
+        "Which candidates are kept: along each line, at most `limit` of those that do not overlap "
+        "one kept before by more than `threshold` (intersection over union). A candidate's box "
+        "stands in its group at the place of `order`, which is clamped. A box "
         "[low y, low x, high y, high x] without area overlaps none.",
     )
 )

@@ -21,16 +21,20 @@ def _overlap(a: Array, b: Array) -> Any:
 
 
 @np.errstate(all="ignore")
-def _suppress(boxes: Array, candidates: Array, limit: Array, threshold: Array) -> Array:
+def _suppress(
+    boxes: Array, order: Array, candidates: Array, limit: Array, threshold: Array
+) -> Array:
     result = np.zeros(candidates.shape, np.bool_)
-    for line in range(candidates.shape[0]):
+    for group, line in np.ndindex(candidates.shape[:2]):
         kept: list[Array] = []
-        for place, box in enumerate(boxes[line]):
-            if not candidates[line, place] or len(kept) >= int(limit):
-                continue
+        for place in np.flatnonzero(candidates[group, line]):
+            if len(kept) >= int(limit):
+                break
+            at = np.clip(order[group, line, place], 0, boxes.shape[1] - 1)
+            box = boxes[group, at]
             if not any(_overlap(box, other) > threshold for other in kept):
                 kept.append(box)
-                result[line, place] = True
+                result[group, line, place] = True
     return result
 
 

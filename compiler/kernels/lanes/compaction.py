@@ -21,6 +21,7 @@ from ingot.hal.spec import dtype
 __all__ = ["CompactionLowering", "CompactionSchedule", "lower_compaction"]
 
 _I1 = dtype("i1")
+_LOOK = 64  # elements of which some are asked for together
 
 
 @dataclass(frozen=True)
@@ -91,15 +92,25 @@ class CompactionLowering:
         with b.for_(0, b.workgroup(0), 1, [b.constant(0, I64)]) as before:
             before.yield_(b.op("add", before.carried[0], b.load(counts, before.index)))
         start = b.value(b.max(before.results[0], 0))  # counts may be anything
-        with b.for_(first, end, 1, [start]) as loop:
-            (place,) = loop.carried
-            found = b.op("and", b.load(mask, loop.index), b.compare("lt", place, size))
 
-            def write(index: Value = loop.index, place: Value = place) -> list[Value]:
-                self.write(index, place, size)
-                return [b.value(b.add(place, 1))]
+        def walk(first: Index, end: Index, start: Value) -> list[Value]:
+            with b.for_(first, end, 1, [start]) as loop:
+                (place,) = loop.carried
+                found = b.op("and", b.load(mask, loop.index), b.compare("lt", place, size))
 
-            loop.yield_(*b.if_(found, write, lambda place=place: [place]))  # type: ignore[misc]
+                def write() -> list[Value]:
+                    self.write(loop.index, place, size)
+                    return [b.value(b.add(place, 1))]
+
+                loop.yield_(*b.if_(found, write, lambda: [place]))
+            return loop.results
+
+        full = b.sub(end, b.rem(b.max(b.sub(end, first), 0), _LOOK))
+        with b.for_(first, full, _LOOK, [start]) as loop:
+            at, (place,) = loop.index, loop.carried
+            some = b.any(b.load(mask, at, _LOOK))
+            loop.yield_(*b.if_(some, lambda: walk(at, b.add(at, _LOOK), place), lambda: [place]))
+        walk(full, end, loop.results[0])
 
     def write(self, element: Index, place: Index, size: Index) -> None:
         """Store the index of an element on each axis in column `place`."""

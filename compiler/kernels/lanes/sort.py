@@ -24,6 +24,7 @@ from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.merge_sort import MergeSort
 from ingot.compiler.kernels.radix_sort import RadixSort, has_radix
+from ingot.hal.spec import dtype
 
 __all__ = ["SortLowering", "SortSchedule", "lower_sort"]
 
@@ -73,9 +74,10 @@ class SortLowering:
         self.sort: MergeSort | RadixSort
         if order and has_radix(columns[order[0]], self.lines.length, known):
             column, descending = order
-            rank = partial(self._rank, column)
+            element, rank = columns[column], partial(self._rank, column)
+            lanes = target.lanes(element, dtype("i32")) if self.lines.is_contiguous else 1
             self.sort = RadixSort(
-                self.builder, self.lines, self.read, rank, columns[column], descending, first
+                self.builder, self.lines, self.read, rank, element, descending, first, lanes
             )
             self.sort.plan(known)
             return

@@ -104,7 +104,7 @@ class TopKLowering:
                 self.element,
                 largest,
                 first,
-                start,
+                start=start,
             )
             self.sort.plan(known)
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.graph.builder import Builder
@@ -22,19 +24,19 @@ def non_max_suppression(node: Node) -> Value:
     batch, classes, count = shape_of(scores)
     boxes = node.agree(boxes, (batch, count, 4))
     place = node.op("iota", dtype=_I64, shape=(batch, classes, count), axis=2)
+    if node.optional(4) is not None:  # those left out are equal, which is sorted faster
+        none = node.fill(-math.inf, like=scores)
+        scores = node.op("select", _candidates(node, scores), scores, none)
     ordered, order = _by_falling_score(node, scores, place)
-    candidates = _candidates(node, ordered)
-    lines = batch * classes
     kept = node.op(
         "suppress",
-        node.reshape(_boxes_in_order(node, _corners(node, boxes), order), (lines, count, 4)),
-        node.reshape(candidates, (lines, count)),
+        _corners(node, boxes),
+        order,
+        _candidates(node, ordered),
         _number(node, 2, 0, "i64"),
         _number(node, 3, 0, "f32"),
     )
-    places = node.nonzero(
-        node.reshape(kept, (batch, classes, count)), f"{node.proto.output[0]}_count"
-    )
+    places = node.nonzero(kept, f"{node.proto.output[0]}_count")
     found = shape_of(places)[1]
     rows = [_row(node, places, axis) for axis in range(3)]
     flat = node.op(
@@ -43,7 +45,8 @@ def non_max_suppression(node: Node) -> Value:
     flat = node.op(
         "add", node.op("mul", flat, node.broadcast_to(node.size(count), (found,))), rows[2]
     )
-    box = node.op("take", node.reshape(order, (lines * count,)), flat, axis=0, mode="check")
+    order = node.reshape(order, (batch * classes * count,))
+    box = node.op("take", order, flat, axis=0, mode="check")
     columns = [node.reshape(each, (found, 1)) for each in (rows[0], rows[1], box)]
     return node.op("concatenate", *columns, axis=1)
 
@@ -81,15 +84,6 @@ def _corners(node: Node, boxes: Value) -> Value:
     else:
         low, high = node.op("min", a, b), node.op("max", a, b)
     return node.op("concatenate", low, high, axis=2)
-
-
-def _boxes_in_order(node: Node, boxes: Value, order: Value) -> Value:
-    """[batch, classes, count, 4]: the boxes as each class of a batch orders them."""
-    batch, count, _ = shape_of(boxes)
-    first = node.op("iota", dtype=_I64, shape=shape_of(order), axis=0)
-    first = node.op("mul", first, node.broadcast_to(node.size(count), shape_of(order)))
-    flat = node.reshape(boxes, (batch * count, 4))
-    return node.op("take", flat, node.op("add", order, first), axis=0, mode="check")
 
 
 def _number(node: Node, index: int, default: float, element: str) -> Value:

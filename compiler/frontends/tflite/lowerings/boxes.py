@@ -66,8 +66,16 @@ def _suppressed(
     had, and which are kept: at most `limit` of those whose score is in `direction` to `least`."""
     ordered, order = by_falling(c, scores, [c.places(shape_of(scores), 1)], 1)
     candidates = c.compare(direction, ordered, c.broadcast_to(least, shape_of(scores)))
-    corners = c.op("take", boxes, order, axis=0, mode="check")
-    return ordered, order, c.op("suppress", corners, candidates, limit, overlap)
+    (lines, count), shape = shape_of(scores), (1, *shape_of(scores))
+    kept = c.op(
+        "suppress",
+        c.reshape(boxes, (1, count, 4)),
+        c.reshape(order, shape),
+        c.reshape(candidates, shape),
+        limit,
+        overlap,
+    )
+    return ordered, order, c.reshape(kept, (lines, count))
 
 
 def _packed(c: Context, x: Value, target: Value, room: Dim) -> Value:

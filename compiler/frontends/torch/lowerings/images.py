@@ -165,14 +165,14 @@ def suppress(c: Context, boxes: Value, scores: Value, threshold: float) -> Value
     above an f64 where they are above the f32 below it."""
     count = shape_of(scores)[0]
     _, order = sort(c, scores, 0, descending=True)
-    ordered = c.op("take", widen(c, boxes), order, axis=0, mode="check")
     limit = np.float32(threshold)
     if float(limit) > threshold:
         limit = np.nextafter(limit, np.float32(-np.inf))
     kept = c.op(
         "suppress",
-        c.reshape(ordered, (1, count, 4)),
-        c.full(True, "i1", (1, count)),
+        c.reshape(widen(c, boxes), (1, count, 4)),
+        c.reshape(order, (1, 1, count)),
+        c.full(True, "i1", (1, 1, count)),
         c.size(count),
         c.constant(limit, "f32"),
     )

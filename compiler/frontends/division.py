@@ -20,14 +20,14 @@ def floor_divide(c: Emitter, a: Value, b: Value) -> Value:
         whole = c.op("select", none, c.op("mul", quotient, c.fill(0, like=b)), whole)
         # what is left of a finite a by an infinite b of the other sign is infinite, too
         whole = c.op("select", c.op("is_nan", exact), c.fill(-1, like=b), whole)
-        zero = c.compare("eq", b, c.fill(0, like=b))
+        zero = c.compare("eq", b, 0)
         infinite = c.op("not", c.op("is_finite", quotient))
         return c.op("select", c.op("or", zero, infinite), quotient, whole)
     if element.kind == "u":
         return quotient
     inexact = c.compare("ne", c.op("rem", a, b), c.fill(0, like=a))
     negative = c.compare("lt", c.op("xor", a, b), c.fill(0, like=a))
-    below = c.op("sub", quotient, c.fill(1, like=quotient))
+    below = c.op("sub", quotient, 1)
     return c.op("select", c.op("and", inexact, negative), below, quotient)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from numbers import Number
 from typing import Any, TypeVar
 
 import numpy as np
@@ -67,12 +68,13 @@ class Emitter:
             )
         return axis % rank
 
-    def op(self, name: str, *operands: Value, **attributes: Any) -> Value:
+    def op(self, name: str, *operands: Value | float, **attributes: Any) -> Value:
         """Emits one graph op and returns its result; the dims of operands that need one shape
-        agree from here on."""
-        if lookup(name).same and len({type_of(each).rank for each in operands}) == 1:
-            operands = tuple(self.agree(each, shape_of(operands[0])) for each in operands)
-        result = self._builder.op(name, *operands, **attributes)
+        agree from here on. A number is one in every element, like the operand beside it."""
+        given = self.tensors_of(operands)
+        if lookup(name).same and len({type_of(each).rank for each in given}) == 1:
+            given = tuple(self.agree(each, shape_of(given[0])) for each in given)
+        result = self._builder.op(name, *given, **attributes)
         assert isinstance(result, Value), f"graph op '{name}' has several results"
         return result
 
@@ -92,6 +94,14 @@ class Emitter:
     def fill(self, number: float, like: Value) -> Value:
         """A tensor of the shape and dtype of `like` whose elements are all `number`."""
         return self._builder.full(number, type_of(like).dtype, shape_of(like))
+
+    def tensors_of(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """The operands of an op, numbers as tensors like the first of the others."""
+        numbers = [isinstance(each, Number) for each in operands]
+        if not any(numbers):
+            return tuple(operands)
+        like, pairs = operands[numbers.index(False)], zip(operands, numbers, strict=True)
+        return tuple(self.fill(each, like) if is_number else each for each, is_number in pairs)
 
     def full(self, number: float, dtype: DType | str, shape: Sequence[Dim]) -> Value:
         return self._builder.full(number, _dtype(dtype), tuple(shape))
@@ -193,7 +203,7 @@ class Emitter:
             value if type_of(value).dtype is element else self.op("convert", value, dtype=element)
         )
 
-    def compare(self, direction: str, a: Value, b: Value) -> Value:
+    def compare(self, direction: str, a: Value | float, b: Value | float) -> Value:
         return self.op("compare", a, b, direction=direction)
 
     def reduce(self, value: Value, axes: Sequence[int], kind: str, keep: bool = False) -> Value:

@@ -54,7 +54,7 @@ def find_rows(node: Emitter, columns: Sequence[Value], known: Sequence[Array]) -
             place, codes = at, inverse
             continue
         pairs, codes = np.unique(codes * len(keys) + inverse, return_inverse=True)
-        pair = node.op("add", node.op("mul", place, node.fill(len(keys), like=place)), at)
+        pair = node.op("add", node.op("mul", place, len(keys)), at)
         place, is_pair = _bisected(node, pair, pairs)
         found = node.op("and", found, is_pair)
     assert place is not None
@@ -70,10 +70,10 @@ def _bisected(node: Emitter, x: Value, keys: Array) -> Found:
     padded = node.constant(table, type_of(x).dtype)
     count = node.full(0, "i64", shape_of(x))
     for step in reversed(range(steps)):
-        probe = node.op("add", count, node.fill(2**step, like=count))
-        before = node.op("sub", probe, node.fill(1, like=probe))
+        probe = node.op("add", count, 2**step)
+        before = node.op("sub", probe, 1)
         key = node.op("take", padded, before, axis=0, mode="clamp")
         count = node.op("select", node.compare("le", key, x), probe, count)
-    last = node.op("sub", count, node.fill(1, like=count))
-    place = node.op("clamp", node.fill(0, like=last), last, node.fill(keys.size - 1, like=last))
+    last = node.op("sub", count, 1)
+    place = node.op("clamp", 0, last, keys.size - 1)
     return place, node.compare("eq", node.op("take", padded, place, axis=0, mode="clamp"), x)

@@ -49,7 +49,7 @@ def center(node: Emitter, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
 def inverse_deviation(node: Emitter, x: Value, axes: Sequence[int], epsilon: float) -> Value:
     """1 / sqrt(mean(x * x) + epsilon)."""
     variance = mean(node, node.op("mul", x, x), axes)
-    return node.op("rsqrt", node.op("add", variance, node.fill(epsilon, like=variance)))
+    return node.op("rsqrt", node.op("add", variance, epsilon))
 
 
 def scale_and_shift(

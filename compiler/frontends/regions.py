@@ -41,7 +41,7 @@ def images_of_bins(
     place = node.op("broadcast", batch, shape=shape, dimensions=(0,))
     for axis, size in enumerate(bins, 1):
         step = node.op("iota", dtype=_I64, shape=shape, axis=axis)
-        place = node.op("add", node.op("mul", place, node.fill(size, like=place)), step)
+        place = node.op("add", node.op("mul", place, size), step)
     return images, place
 
 
@@ -72,14 +72,14 @@ def roi_align(
         first, last = (_edge(node, rois, column, scale, aligned) for column in (low, high))
         length = node.op("sub", last, first)
         if not aligned:
-            length = node.op("max", length, node.fill(1, like=length))
-        edges.append((first, node.op("div", length, node.fill(bins[axis], like=length))))
+            length = node.op("max", length, 1)
+        edges.append((first, node.op("div", length, bins[axis])))
     number: Dim = ratio
     counts = [node.fill(ratio, like=length) for _, length in edges]
     if ratio < 1:
         counts = [node.op("ceil", length) for _, length in edges]
         most = node.reduce(node.op("max", *counts), [0], "max")
-        number = sizer(node.convert(node.op("max", most, node.fill(1, like=most)), _I64))
+        number = sizer(node.convert(node.op("max", most, 1), _I64))
     shape = (shape_of(rois)[0], *bins, number, number)
     at, unused = [], None
     for axis, ((first, length), count) in enumerate(zip(edges, counts, strict=True)):
@@ -94,14 +94,14 @@ def roi_align(
         if ratio < 1:
             over = node.compare("ge", part, count)
             unused = over if unused is None else node.op("or", unused, over)
-        part = node.op("div", node.op("add", part, node.fill(0.5, like=part)), count)
+        part = node.op("div", node.op("add", part, 0.5), count)
         at.append(node.op("add", first, node.op("mul", node.op("add", step, part), length)))
     batch = node.convert(batch, _I64)
     images = node.op("broadcast", batch, shape=shape, dimensions=tuple(range(type_of(batch).rank)))
     samples = _samples(node, x, node.reshape(images, (dims.product(shape),)), at, unused)
     taken = node.op("mul", *counts)
     if least:
-        taken = node.op("max", taken, node.fill(least, like=taken))
+        taken = node.op("max", taken, least)
     return _pooled(node, samples, shape, taken, greatest)
 
 
@@ -110,8 +110,8 @@ def _edge(node: Emitter, rois: Value, column: int, scale: float, aligned: bool) 
     count = shape_of(rois)[0]
     edge = node.sliced(rois, 1, column, column + 1)
     edge = node.reshape(edge, (count,))
-    edge = node.op("mul", edge, node.fill(scale, like=edge))
-    return node.op("sub", edge, node.fill(0.5, like=edge)) if aligned else edge
+    edge = node.op("mul", edge, scale)
+    return node.op("sub", edge, 0.5) if aligned else edge
 
 
 def _samples(
@@ -126,7 +126,7 @@ def _samples(
         flat = node.reshape(value, (count,))
         far = node.op(
             "or",
-            node.compare("lt", flat, node.fill(-1, like=flat)),
+            node.compare("lt", flat, -1),
             node.compare("gt", flat, filled(node, size, flat)),
         )
         outside = far if outside is None else node.op("or", outside, far)
@@ -177,7 +177,7 @@ def max_roi(
         values = node.op("broadcast", result, shape=full, dimensions=kept)
         masked = node.op("select", within, values, node.fill(lowest, like=values))
         result = node.reduce(masked, [axis + 1], "max")
-    empty = node.compare("eq", result, node.fill(lowest, like=result))
+    empty = node.compare("eq", result, lowest)
     return node.op("select", empty, node.fill(0, like=result), result)
 
 
@@ -198,7 +198,7 @@ def mean_roi(
     assert within is not None
     total = node.op("select", within, result, node.fill(0, like=result))
     total = node.reduce(total, [4, 5], "add")
-    area = node.op("max", area, node.fill(1, like=area))
+    area = node.op("max", area, 1)
     spread = node.op("broadcast", area, shape=shape_of(total), dimensions=(0, 1, 2))
     return node.transpose(node.op("div", total, spread), (0, 3, 1, 2))
 
@@ -215,9 +215,9 @@ def _covered(
             node.op("round_away", _edge(node, rois, column, scale, False)) for column in (low, high)
         )
         length = node.op("sub", last, first)
-        length = node.op("add", length, node.fill(added, like=length))
-        length = node.op("max", length, node.fill(1, like=length))
-        length = node.op("div", length, node.fill(count, like=length))
+        length = node.op("add", length, added)
+        length = node.op("max", length, 1)
+        length = node.op("div", length, count)
         shape = (shape_of(rois)[0], count, size)
         number, place = (
             node.convert(node.op("iota", dtype=_I64, shape=shape, axis=axis), type_of(first).dtype)
@@ -226,7 +226,7 @@ def _covered(
         first, length = (
             node.op("broadcast", each, shape=shape, dimensions=(0,)) for each in (first, length)
         )
-        after = node.op("add", number, node.fill(1, like=number))
+        after = node.op("add", number, 1)
         begin = node.op("add", node.op("floor", node.op("mul", number, length)), first)
         end = node.op("add", node.op("ceil", node.op("mul", after, length)), first)
         zero, limit = node.fill(0, like=begin), filled(node, size - cut, begin)

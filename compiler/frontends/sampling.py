@@ -54,7 +54,7 @@ def _inside_of(node: Emitter, places: Sequence[Value], spatial: Sequence[Dim]) -
     """i1[p]: whether a place lies in the image."""
     result: Value | None = None
     for place, dim in zip(places, spatial, strict=True):
-        low = node.compare("ge", place, node.fill(0, like=place))
+        low = node.compare("ge", place, 0)
         high = node.compare("lt", place, filled(node, dim, place))
         both = node.op("and", low, high)
         result = both if result is None else node.op("and", result, both)
@@ -93,8 +93,8 @@ def linear_weights(node: Emitter, at: Value) -> list[tuple[Value, Value]]:
     first = node.op("floor", at)
     ratio = node.op("sub", at, first)
     place = _whole(node, first)
-    rest = node.op("sub", node.fill(1, like=ratio), ratio)
-    return [(place, rest), (node.op("add", place, node.fill(1, like=place)), ratio)]
+    rest = node.op("sub", 1, ratio)
+    return [(place, rest), (node.op("add", place, 1), ratio)]
 
 
 def _cubic_weights(node: Emitter, at: Value) -> list[tuple[Value, Value]]:
@@ -105,7 +105,7 @@ def _cubic_weights(node: Emitter, at: Value) -> list[tuple[Value, Value]]:
     result = []
     coefficients: tuple[float, ...]
     for step in (-1, 0, 1, 2):
-        distance = node.op("abs", node.op("sub", ratio, node.fill(step, like=ratio)))
+        distance = node.op("abs", node.op("sub", ratio, step))
         if step in (0, 1):
             coefficients = (_KEYS + 2, -(_KEYS + 3), 0, 1)
         else:
@@ -113,8 +113,8 @@ def _cubic_weights(node: Emitter, at: Value) -> list[tuple[Value, Value]]:
         weight = node.fill(coefficients[0], like=distance)
         for each in coefficients[1:]:
             weight = node.op("mul", weight, distance)
-            weight = node.op("add", weight, node.fill(each, like=weight))
-        result.append((node.op("add", place, node.fill(step, like=place)), weight))
+            weight = node.op("add", weight, each)
+        result.append((node.op("add", place, step), weight))
     return result
 
 
@@ -127,7 +127,7 @@ def _reflected(node: Emitter, at: Value, low: Value, high: Value) -> Value:
     beyond = node.op("abs", beyond)
     turns = node.op("floor", node.op("div", beyond, span))
     rest = node.op("sub", beyond, node.op("mul", turns, span))
-    odd = node.op("rem", turns, node.fill(2, like=turns))
+    odd = node.op("rem", turns, 2)
     forward, backward = node.op("add", low, rest), node.op("sub", high, rest)
     folded = node.op("select", node.compare("eq", odd, zero), forward, backward)
     inside = node.op("and", node.compare("ge", at, low), node.compare("le", at, high))
@@ -160,12 +160,12 @@ def grid_sample(
         column = len(spatial) - 1 - axis
         value = node.sliced(flat, 1, column, column + 1)
         value = node.reshape(value, (count,))
-        value = node.op("add", value, node.fill(1, like=value))
+        value = node.op("add", value, 1)
         length = filled(node, dim - 1 if aligned else dim, value)
         value = node.op("mul", value, length)
         if not aligned:
-            value = node.op("sub", value, node.fill(1, like=value))
-        at.append(node.op("mul", value, node.fill(0.5, like=value)))
+            value = node.op("sub", value, 1)
+        at.append(node.op("mul", value, 0.5))
         edge = 0.0 if aligned else -0.5
         high = node.op("sub", filled(node, dim, value), node.fill(1 + edge, like=value))
         bounds.append((node.fill(edge, like=value), high))
@@ -310,8 +310,8 @@ def _tap_places(
     width = filled(node, sizes[1], tap)
     tap = node.op("div" if axis == 0 else "rem", tap, width)
     place = node.op("iota", dtype=_I64, shape=tuple(shape), axis=3 + axis)
-    moved = node.op("mul", place, node.fill(strides[axis], like=place))
-    return node.op("add", moved, node.op("mul", tap, node.fill(dilations[axis], like=tap)))
+    moved = node.op("mul", place, strides[axis])
+    return node.op("add", moved, node.op("mul", tap, dilations[axis]))
 
 
 def _grouped_product(node: Emitter, columns: Value, w: Value, groups: int) -> Value:

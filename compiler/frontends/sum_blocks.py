@@ -56,12 +56,12 @@ def _lay_all(
         )
         at = node.op(
             "add",
-            node.op("mul", tap, node.fill(dilations[axis], like=tap)),
-            node.op("mul", place, node.fill(strides[axis], like=place)),
+            node.op("mul", tap, dilations[axis]),
+            node.op("mul", place, strides[axis]),
         )
-        at = node.op("sub", at, node.fill(pads[axis], like=at))
+        at = node.op("sub", at, pads[axis])
         end = node.broadcast_to(node.size(size), shape)
-        inside = node.compare("ge", at, node.fill(0, like=at))
+        inside = node.compare("ge", at, 0)
         fits = node.op("and", fits, node.op("and", inside, node.compare("lt", at, end)))
         index = node.op("add", node.op("mul", index, end), at)
     index = node.op("select", fits, index, node.fill(-1, like=index))  # which `skip` leaves out

@@ -96,7 +96,7 @@ def _undecided_axes(
         choices = chain.from_iterable(combinations(candidates, size) for size in sizes)
     given = node.convert(node.reshape(value, (count,)), "i64")
     low = node.fill(0, like=given)
-    wrapped = node.op("add", given, node.fill(rank, like=given))
+    wrapped = node.op("add", given, rank)
     wrapped = node.op("select", node.compare("lt", given, low), wrapped, given)
     meets = _pairs(node, wrapped, node.constant(candidates, "i64"))
     hits = node.convert(node.reduce(meets, [0], "or"), "i64")

@@ -98,7 +98,7 @@ def _size(node: Node, entry: Dim | Value, axis: int) -> Dim:
 
 def _where(node: Node, value: Value, number: int, other: Value) -> Value:
     """`other` where the value is the number, else the value."""
-    same = node.compare("eq", value, node.fill(number, like=value))
+    same = node.compare("eq", value, number)
     return node.op("select", same, other, value)
 
 
@@ -273,6 +273,6 @@ def _range_count(node: Node, start: Value, limit: Value, delta: Value, element: 
         rest = node.op("rem", way, delta)
         positive = node.compare("gt", node.op("mul", rest, delta), node.fill(0, like=rest))
         quotient = node.op("add", quotient, node.convert(positive, "i64"))
-    count = node.convert(node.op("max", quotient, node.fill(0, like=quotient)), "i64")
-    still = node.compare("eq", delta, node.fill(0, like=delta))
+    count = node.convert(node.op("max", quotient, 0), "i64")
+    still = node.compare("eq", delta, 0)
     return node.op("select", still, node.size(-1), count)

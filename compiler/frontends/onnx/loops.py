@@ -266,7 +266,7 @@ class Loop:
         if known is None:
             if not always:
                 return None
-            most = self.node.op("max", self.count, self.node.fill(0, like=self.count))
+            most = self.node.op("max", self.count, 0)
             hint = f"{self.node.proto.output[0]}_most"
             return self.node.define_size(most, hint, "the trip count")
         count: Any = known[()]

@@ -6,7 +6,7 @@ entry per output (None for an optional output that it does not make). To add an 
     @lowering("Relu")
     def relu(node: Node) -> Value:
         x = node.input(0)
-        return node.op("max", x, node.fill(0, like=x))
+        return node.op("max", x, 0)
 
 in a file of `lowerings/`. `since` is the first opset version whose meaning the function has; an
 op that changed its meaning has one function per meaning, and the greatest `since` that is not

@@ -214,6 +214,7 @@ class _ComplexContext(Context):
         return made
 
     def op(self, name: str, *operands: Any, **attributes: Any) -> Any:
+        operands = self.tensors_of(operands)
         wanted = attributes.get("dtype")
         gives = isinstance(wanted, DType) and wanted.is_complex
         if not gives and not any(isinstance(each, ComplexValue) for each in operands):

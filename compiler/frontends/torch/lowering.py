@@ -5,7 +5,7 @@ the op's schema, in order; those that a program leaves out have the schema's def
 
     @lowering("aten.relu.default")
     def relu(c: Context, x: Value) -> Value:
-        return c.op("max", x, c.fill(0, like=x))
+        return c.op("max", x, 0)
 
 Tensors come as values; integers, also symbolic ones, as dims; the other arguments as Python has
 them. It returns a value, a dim or a list for several results. `add_` and its like, which write

@@ -16,17 +16,17 @@ __all__: list[str] = []
 
 
 def _is_positive(node: Node, x: Value) -> Value:
-    return node.compare("gt", x, node.fill(0, like=x))
+    return node.compare("gt", x, 0)
 
 
 def _scale(node: Node, x: Value, factor: float) -> Value:
-    return x if factor == 1 else node.op("mul", x, node.fill(factor, like=x))
+    return x if factor == 1 else node.op("mul", x, factor)
 
 
 @lowering("Relu")
 def relu(node: Node) -> Value:
     x = node.input(0)
-    return node.op("max", x, node.fill(0, like=x))
+    return node.op("max", x, 0)
 
 
 @lowering("LeakyRelu")
@@ -37,7 +37,7 @@ def leaky_relu(node: Node) -> Value:
 
 
 def _is_below_zero(node: Node, x: Value) -> Value:
-    return node.compare("lt", x, node.fill(0, like=x))
+    return node.compare("lt", x, 0)
 
 
 @lowering("PRelu")
@@ -57,7 +57,7 @@ def parametric_relu(node: Node) -> Value:
 @lowering("ThresholdedRelu")
 def thresholded_relu(node: Node) -> Value:
     x = node.input(0)
-    passes = node.compare("gt", x, node.fill(node.number("alpha", 1.0), like=x))
+    passes = node.compare("gt", x, node.number("alpha", 1.0))
     return node.op("select", passes, x, node.fill(0, like=x))
 
 
@@ -73,7 +73,7 @@ def celu(node: Node) -> Value:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
     x = widen(node, node.input(0))
     alpha = node.number("alpha", 1.0)
-    inner = node.op("div", x, node.fill(alpha, like=x))
+    inner = node.op("div", x, alpha)
     negative = _scale(node, node.op("expm1", inner), alpha)
     return narrow(node, node.op("select", _is_below_zero(node, x), negative, x), node.input(0))
 
@@ -130,7 +130,7 @@ def softplus(node: Node) -> Value:
 def _softplus(node: Node, x: Value) -> Value:
     """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which does not overflow."""
     tail = node.op("log1p", node.op("exp", node.op("neg", node.op("abs", x))))
-    return node.op("add", node.op("max", x, node.fill(0, like=x)), tail)
+    return node.op("add", node.op("max", x, 0), tail)
 
 
 @lowering("Mish")
@@ -163,7 +163,7 @@ def shrink(node: Node) -> Value:
     if threshold < 0:
         raise UnsupportedNode(f"lambd is {threshold}, expected 0 or more")
     shift = node.fill(bias, like=x)
-    below = node.compare("lt", x, node.fill(-threshold, like=x))
-    above = node.compare("gt", x, node.fill(threshold, like=x))
+    below = node.compare("lt", x, -threshold)
+    above = node.compare("gt", x, threshold)
     middle = node.op("select", above, node.op("sub", x, shift), node.fill(0, like=x))
     return narrow(node, node.op("select", below, node.op("add", x, shift), middle), given)

@@ -77,7 +77,7 @@ def _corners(node: Node, boxes: Value) -> Value:
 
     a, b = columns(0), columns(2)
     if node.integer("center_point_box", 0):  # x, y of the center, then width and height
-        half = node.op("mul", b, node.fill(0.5, like=b))
+        half = node.op("mul", b, 0.5)
         low, high = (
             node.op("reverse", node.op(name, a, half), axes=(2,)) for name in ("sub", "add")
         )

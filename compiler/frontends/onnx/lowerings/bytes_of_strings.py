@@ -62,7 +62,7 @@ def _match(node: Node, x: Strings, pattern: str) -> Value:
         place = inner.broadcast_to(index, shape_of(starts))
         byte = inner.op("take", data, inner.op("add", starts, place), axis=0, mode="clamp")
         kind = inner.op("take", classes, inner.convert(byte, "i32"), axis=0, mode="clamp")
-        row = inner.op("mul", state, inner.fill(width, like=state))
+        row = inner.op("mul", state, width)
         entry = inner.op("add", row, inner.convert(kind, "i32"))
         reached = inner.op("take", following, entry, axis=0, mode="clamp")
         goes_on = inner.compare("lt", place, lengths)
@@ -96,7 +96,7 @@ def cast_strings(node: Node) -> Value | Strings:
         found, known = as_integer(decimals, dtype("i64") if target.is_boolean else target)
         valid, result = _match(node, x, INTEGER), found.value
         if target.is_boolean:
-            result = node.compare("ne", result, node.fill(0, like=result))
+            result = node.compare("ne", result, 0)
     else:
         infinite, none = _match(node, x, INFINITY), _match(node, x, NAN)
         found, known = as_float(decimals, target, infinite)
@@ -153,25 +153,25 @@ def _between_delimiters(
     data = padded_bytes(node, rows, width + size - 1)
     shape = (shape_of(rows.starts)[0], width)
     place = node.op("iota", dtype=dtype("i64"), shape=shape, axis=1)
-    behind = node.op("add", place, node.fill(size, like=place))
+    behind = node.op("add", place, size)
     lengths = node.op("broadcast", rows.lengths, shape=shape, dimensions=(0,))
     hits = node.compare("le", behind, lengths)
     for index, byte in enumerate(delimiter):
         given = node.sliced(data, 1, index, width + index)
-        hits = node.op("and", hits, node.compare("eq", given, node.fill(byte, like=given)))
+        hits = node.op("and", hits, node.compare("eq", given, byte))
     if any(delimiter.startswith(delimiter[first:]) for first in range(1, size)):
         sizes = node.op("select", hits, node.fill(size, like=place), node.fill(0, like=place))
         hits, _ = apart(node, sizes)
     before = ranked(node, hits)
     if most >= 0:
-        hits = node.op("and", hits, node.compare("lt", before, node.fill(most, like=before)))
+        hits = node.op("and", hits, node.compare("lt", before, most))
     splits = counted(node, hits)
-    rank = node.op("add", before, node.fill(1, like=before))
+    rank = node.op("add", before, 1)
     every = node.full(1, "i1", shape_of(splits))
     return _Pieces(
         [Marks(hits, rank, behind)],
         [Marks(hits, before, place), _last(node, every, splits, rows.lengths)],
-        node.op("add", splits, node.fill(1, like=splits)),
+        node.op("add", splits, 1),
     )
 
 
@@ -188,7 +188,7 @@ def _between_blanks(node: Node, rows: Strings, width: Dim, most: int) -> _Pieces
     lengths = node.op("broadcast", rows.lengths, shape=shape, dimensions=(0,))
     solid = node.compare("lt", place, lengths)
     for low, high in _BLANKS:
-        offset = node.op("sub", data, node.fill(low, like=data))
+        offset = node.op("sub", data, low)
         solid = node.op("and", solid, node.compare("gt", offset, node.fill(high - low, like=data)))
     begins, ends = runs(node, solid, place)
     if most < 0:

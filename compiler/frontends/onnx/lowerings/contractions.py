@@ -43,9 +43,9 @@ def gemm(node: Node) -> Value:
     if not (element.is_float or (alpha.is_integer() and beta.is_integer())):
         product, c = node.convert(product, "f64"), c if c is None else node.convert(c, "f64")
     if alpha != 1:
-        product = node.op("mul", product, node.fill(alpha, like=product))
+        product = node.op("mul", product, alpha)
     if c is not None and beta != 0:
-        bias = c if beta == 1 else node.op("mul", c, node.fill(beta, like=c))
+        bias = c if beta == 1 else node.op("mul", c, beta)
         product = node.op("add", product, node.broadcast_to(bias, shape_of(product)))
     return node.convert(product, element)
 

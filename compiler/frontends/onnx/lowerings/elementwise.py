@@ -115,14 +115,14 @@ def mean(node: Node) -> Value:
     total = values[0]
     for value in values[1:]:
         total = node.op("add", total, value)
-    result = node.op("div", total, node.fill(len(values), like=total))
+    result = node.op("div", total, len(values))
     return narrow(node, result, node.input(0))
 
 
 @lowering("Reciprocal")
 def reciprocal(node: Node) -> Value:
     x = node.input(0)
-    return node.op("div", node.fill(1, like=x), x)
+    return node.op("div", 1, x)
 
 
 @lowering("Pow")
@@ -133,10 +133,10 @@ def power(node: Node) -> Value:
     if known == 2:
         return node.op("mul", base, base)
     if known == 0.5 and type_of(base).dtype.is_float:
-        root = node.op("sqrt", node.op("add", base, node.fill(0, like=base)))
+        root = node.op("sqrt", node.op("add", base, 0))
         infinity = node.fill(math.inf, like=base)
         # pow(-inf, 0.5) is inf, sqrt(-inf) is not a number
-        minus = node.compare("eq", base, node.fill(-math.inf, like=base))
+        minus = node.compare("eq", base, -math.inf)
         return node.op("select", minus, infinity, root)
     element = type_of(base).dtype
     if type_of(exponent).dtype.is_float and not element.is_float:
@@ -248,7 +248,7 @@ def _cast_to_power_of_two(node: Node, x: Value, target: DType) -> Value:
     if mode not in carries:
         raise UnsupportedNode(f"round_mode '{mode}' is not known")
     bits = node.op("bitcast", node.convert(x, "f32"), dtype=dtype("u32"))
-    magnitude = node.op("and", bits, node.fill(0x7FFFFFFF, like=bits))
+    magnitude = node.op("and", bits, 0x7FFFFFFF)
     moved = node.op("add", magnitude, node.fill(carries[mode], like=bits))
     exponent = node.op("shift_right_logical", moved, node.fill(23, like=bits))
     exponent = node.op("min", exponent, node.fill(254, like=bits))

@@ -201,11 +201,11 @@ def mel_weight_matrix(node: Node) -> Value:
 
 def _mels(node: Node, hertz: Value) -> Value:
     """2595 * log10(1 + hertz / 700)"""
-    ratio = node.op("div", hertz, node.fill(700, like=hertz))
+    ratio = node.op("div", hertz, 700)
     return node.op("mul", node.op("log1p", ratio), node.fill(2595 / np.log(10), like=hertz))
 
 
 def _hertz(node: Node, mels: Value) -> Value:
     """700 * (10 ** (mels / 2595) - 1)"""
-    power = node.op("mul", mels, node.fill(np.log(10) / 2595, like=mels))
+    power = node.op("mul", mels, np.log(10) / 2595)
     return node.op("mul", node.op("expm1", power), node.fill(700, like=mels))

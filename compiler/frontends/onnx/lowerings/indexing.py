@@ -98,7 +98,7 @@ def scatter_elements(node: Node) -> Value:
 
 def _wrap(node: Node, indices: Value, bound: Value) -> Value:
     """Indices with `bound` added where they are negative; others stay, also outside."""
-    negative = node.compare("lt", indices, node.fill(0, like=indices))
+    negative = node.compare("lt", indices, 0)
     spread = node.broadcast_to(bound, shape_of(indices))
     return node.op("select", negative, node.op("add", indices, spread), indices)
 
@@ -139,7 +139,7 @@ def reverse_sequence(node: Node) -> Value:
     shape = shape_of(moved)
     lengths = node.broadcast_back(node.agree(lengths, shape[:1]), shape[:2], [1])
     places = node.op("iota", dtype=dtype("i64"), shape=shape[:2], axis=1)
-    mirrored = node.op("sub", node.op("sub", lengths, node.fill(1, like=lengths)), places)
+    mirrored = node.op("sub", node.op("sub", lengths, 1), places)
     inside = node.compare("lt", places, lengths)
     taken = _take_per_batch(node, moved, node.op("select", inside, mirrored, places))
     return node.transpose(taken, [order.index(axis) for axis in range(rank)])

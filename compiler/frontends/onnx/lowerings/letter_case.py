@@ -54,12 +54,12 @@ def change_case(node: Node, data: Value, action: str) -> Value:
     more = _looked_up(node, lengths, parts[0])  # bytes behind the first one
     code = node.op("and", parts[0], _looked_up(node, (0x7F, 0x1F, 0x0F, 0x07), more))
     for offset in (1, 2, 3):
-        longer = node.op("mul", code, node.fill(64, like=code))
+        longer = node.op("mul", code, 64)
         longer = node.op("or", longer, _masked(node, parts[offset], 63))
-        reaches = node.compare("ge", more, node.fill(offset, like=more))
+        reaches = node.compare("ge", more, offset)
         code = node.op("select", reaches, longer, code)
     change = _change_of(node, code, action)
-    fits = node.compare("ne", change, node.fill(_REFUSED, like=change))
+    fits = node.compare("ne", change, _REFUSED)
     every = node.convert(node.reduce(fits, [0], "and"), "i64")
     node.require(every, 1, "whether characters of strings whose case changes keep their length")
     zero = node.fill(0, like=code)
@@ -88,24 +88,21 @@ def _characters(node: Node, data: Value) -> tuple[list[Value], Value]:
     place = node.op("iota", dtype=type_of(back).dtype, shape=(count,), axis=0)
     begin = node.op("sub", place, back)
     return [
-        node.op(
-            "take", wide, node.op("add", begin, node.fill(3 + k, like=begin)), axis=0, mode="clamp"
-        )
-        for k in range(4)
+        node.op("take", wide, node.op("add", begin, 3 + k), axis=0, mode="clamp") for k in range(4)
     ], back
 
 
 def _change_of(node: Node, code: Value, action: str) -> Value:
     numbers, rows = _changes(action)
-    code = node.op("clamp", node.fill(0, like=code), code, node.fill(_END - 1, like=code))
-    row = _looked_up(node, numbers, node.op("div", code, node.fill(_BLOCK, like=code)))
-    entry = node.op("mul", row, node.fill(_BLOCK, like=row))
+    code = node.op("clamp", 0, code, _END - 1)
+    row = _looked_up(node, numbers, node.op("div", code, _BLOCK))
+    entry = node.op("mul", row, _BLOCK)
     entry = node.op("or", entry, _masked(node, code, _BLOCK - 1))
     return _looked_up(node, rows.reshape(-1), entry)
 
 
 def _masked(node: Node, x: Value, bits: int) -> Value:
-    return node.op("and", x, node.fill(bits, like=x))
+    return node.op("and", x, bits)
 
 
 def _looked_up(node: Node, table: Sequence[int] | np.ndarray[Any, Any], place: Value) -> Value:

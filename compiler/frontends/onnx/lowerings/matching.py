@@ -41,7 +41,7 @@ def longest_matches(node: Node, data: Value, inside: Value, automaton: Automaton
 
     def goes_on(builder: Builder, carried: Sequence[Value]) -> Value:
         inner, state = node.within(builder), carried[1]
-        return inner.reduce(inner.compare("ne", state, inner.fill(0, like=state)), [0, 1], "or")
+        return inner.reduce(inner.compare("ne", state, 0), [0, 1], "or")
 
     def step(builder: Builder, carried: Sequence[Value]) -> list[Value]:
         inner, (taken, state, best) = node.within(builder), carried
@@ -50,7 +50,7 @@ def longest_matches(node: Node, data: Value, inside: Value, automaton: Automaton
             return inner.op("dynamic_slice", table, zero, taken, sizes=(rows, width))
 
         def entry(columns: int, column: Value) -> Value:
-            row = inner.op("mul", state, inner.fill(columns, like=state))
+            row = inner.op("mul", state, columns)
             return inner.op("add", row, column)
 
         ends = inner.op("take", accepts, entry(len(KINDS), now(kinds)), axis=0, mode="clamp")
@@ -110,7 +110,7 @@ def runs(node: Node, inside: Value, place: Value) -> tuple[Marks, Marks]:
     around = node.op("pad", inside, none, low=(0, 1), high=(0, 1), interior=(0, 0))
     before, behind = (node.sliced(around, 1, at, width + at) for at in (0, 2))
     first, last = (node.op("and", inside, node.op("not", each)) for each in (before, behind))
-    end = node.op("add", place, node.fill(1, like=place))
+    end = node.op("add", place, 1)
     return Marks(first, ranked(node, first), place), Marks(last, ranked(node, last), end)
 
 
@@ -124,7 +124,7 @@ def apart(node: Node, sizes: Value) -> tuple[Value, Value]:
         inner, (free, *kept) = node.within(builder), carried
         here = inner.broadcast_to(index, (rows,))
         size = inner.op("take", sizes, index, axis=1, mode="clamp")
-        hit = inner.compare("gt", size, inner.fill(0, like=size))
+        hit = inner.compare("gt", size, 0)
         hit = inner.op("and", hit, inner.compare("ge", here, free))
         free = inner.op("select", hit, inner.op("add", here, size), free)
         columns = (inner.reshape(x, (rows, 1)) for x in (hit, inner.compare("lt", here, free)))

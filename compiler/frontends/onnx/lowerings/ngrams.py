@@ -77,7 +77,7 @@ def _occurrences(
     found = node.op("and", found, node.compare("lt", at, last))
     column = node.op("take", node.constant(list(places), "i64"), place, axis=0, mode="clamp")
     row = node.op("iota", dtype=dtype("i64"), shape=(batch, length), axis=0)
-    target = node.op("add", node.op("mul", row, node.fill(width, like=row)), column)
+    target = node.op("add", node.op("mul", row, width), column)
     target = node.op("select", found, target, node.fill(-1, like=target))
     ones = node.full(1, "f32", (batch * length,))
     return put_at(node, batch * width, node.flat(target), ones)
@@ -88,7 +88,7 @@ def _weigh(node: Node, counts: Value, columns: tuple[int, ...]) -> Value:
     mode = node.text("mode", "TF")
     unsupported(mode not in ("TF", "IDF", "TFIDF"), f"mode '{mode}' is not known")
     if mode == "IDF":
-        counts = node.convert(node.compare("gt", counts, node.fill(0, like=counts)), "f32")
+        counts = node.convert(node.compare("gt", counts, 0), "f32")
     weights = node.numbers("weights")
     if mode == "TF" or weights is None:
         return counts

@@ -50,7 +50,7 @@ def _batch_normalization_in_training(node: Node) -> tuple[Value | None, ...]:
     middle = mean(node, x, axes)
     centered = node.op("sub", x, node.broadcast_back(middle, shape_of(x), axes))
     variance = mean(node, node.op("mul", centered, centered), axes)
-    shifted = node.op("add", variance, node.fill(node.number("epsilon", 1e-5), like=variance))
+    shifted = node.op("add", variance, node.number("epsilon", 1e-5))
     normal = node.op(
         "mul", centered, node.broadcast_back(node.op("rsqrt", shifted), shape_of(x), axes)
     )
@@ -68,8 +68,8 @@ def _batch_normalization_in_training(node: Node) -> tuple[Value | None, ...]:
 def _blend(node: Node, old: Value, new: Value, momentum: float) -> Value:
     """old * momentum + new * (1 - momentum), in the dtype of `old`."""
     wide = node.convert(old, type_of(new).dtype)
-    kept = node.op("mul", wide, node.fill(momentum, like=wide))
-    added = node.op("mul", new, node.fill(1 - momentum, like=new))
+    kept = node.op("mul", wide, momentum)
+    added = node.op("mul", new, 1 - momentum)
     return node.convert(node.op("add", kept, added), type_of(old).dtype)
 
 
@@ -117,7 +117,7 @@ def mean_variance_normalization(node: Node) -> Value:
     axes = sorted({node.normalize_axis(axis, rank) for axis in listed})
     centered, _ = center(node, x, axes)
     deviation = node.op("sqrt", mean(node, node.op("mul", centered, centered), axes))
-    shifted = node.op("add", deviation, node.fill(1e-9, like=deviation))
+    shifted = node.op("add", deviation, 1e-9)
     spread = node.broadcast_back(shifted, shape_of(x), axes)
     return narrow(node, node.op("div", centered, spread), node.input(0))
 
@@ -176,7 +176,7 @@ def local_response_normalization(node: Node) -> Value:
         window=(1, size, *(1 for _ in range(rank - 2))),
         padding=((0, 0), (before, size - 1 - before), *((0, 0) for _ in range(rank - 2))),
     )
-    scaled = node.op("mul", total, node.fill(node.number("alpha", 1e-4) / size, like=total))
+    scaled = node.op("mul", total, node.number("alpha", 1e-4) / size)
     base = node.op("add", scaled, node.fill(node.number("bias", 1.0), like=total))
     power = node.op("pow", base, node.fill(node.number("beta", 0.75), like=total))
     return narrow(node, node.op("div", x, power), node.input(0))
@@ -192,7 +192,7 @@ def lp_normalization(node: Node) -> Value:
     norm = node.reduce(terms, [axis], "add")
     norm = norm if power == 1 else node.op("sqrt", norm)
     quotient = node.op("div", x, node.broadcast_back(norm, shape_of(x), [axis]))
-    zero = node.compare("eq", norm, node.fill(0, like=norm))
+    zero = node.compare("eq", norm, 0)
     guard = node.broadcast_back(zero, shape_of(x), [axis])
     return narrow(node, node.op("select", guard, node.fill(0, like=x), quotient), node.input(0))
 

@@ -91,7 +91,7 @@ def _root(node: Node, total: Value) -> Value:
     power = node.integer("p", 2)
     if power == 2:
         return node.op("sqrt", total)
-    return node.op("pow", total, node.fill(1 / power, like=total)) if power != 1 else total
+    return node.op("pow", total, 1 / power) if power != 1 else total
 
 
 @lowering("AveragePool")

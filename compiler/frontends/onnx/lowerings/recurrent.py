@@ -388,7 +388,7 @@ class _GruCell:
             )
             scaled = _product(inner, inner.op("mul", r, h), self.last_r)
         following = g(inner, inner.op("add", h_row, scaled))
-        rest = inner.op("sub", inner.fill(1, like=z), z)
+        rest = inner.op("sub", 1, z)
         return [inner.op("add", inner.op("mul", rest, following), inner.op("mul", z, h))]
 
 
@@ -424,10 +424,7 @@ class _LstmCell:
         gates = inner.op("add", row, _product(inner, h, self.r))
         i, o, forget, cell = _gates(inner, gates, 4, self.hidden)
         i = f(inner, self.peep(inner, i, 0, c))
-        if self.couples:
-            forget = inner.op("sub", inner.fill(1, like=i), i)
-        else:
-            forget = f(inner, self.peep(inner, forget, 2, c))
+        forget = inner.op("sub", 1, i) if self.couples else f(inner, self.peep(inner, forget, 2, c))
         kept, new = inner.op("mul", forget, c), inner.op("mul", i, g(inner, cell))
         c = inner.op("add", kept, new)
         o = f(inner, self.peep(inner, o, 1, c))

@@ -343,7 +343,7 @@ def range_(node: Node) -> Value:
         count = dims.maximum(dims.ceildiv(start - limit, -delta), 0)
     result = node.op("iota", dtype=element, shape=(count,), axis=0)
     if delta != 1:
-        result = node.op("mul", result, node.fill(delta, like=result))
+        result = node.op("mul", result, delta)
     if start != 0:
         first = _number(node, start, element)
         result = node.op("add", result, node.broadcast_to(first, (count,)))
@@ -362,7 +362,7 @@ def eye_like(node: Node) -> Value:
     element = dtype_of(node.integer("dtype", 0)) or type_of(x).dtype
     unsupported(type_of(x).rank != 2, f"its input is {x.type}, expected rank 2")
     rows, columns = rows_and_columns(node, shape_of(x))
-    shifted = node.op("add", rows, node.fill(node.integer("k", 0), like=rows))
+    shifted = node.op("add", rows, node.integer("k", 0))
     return node.convert(node.compare("eq", shifted, columns), element)
 
 

@@ -40,13 +40,9 @@ def _spread(node: Node, number: Value, like: Value) -> Value:
     return node.broadcast_to(scalar, shape_of(like))
 
 
-def _scaled(node: Node, x: Value, factor: float) -> Value:
-    return node.op("mul", x, node.fill(factor, like=x))
-
-
 def _regular(node: Node, x: Value, gradient: Value) -> Value:
     """The gradient with what the norm of x adds to it."""
-    return node.op("add", _scaled(node, x, node.number("norm_coefficient", 0.0)), gradient)
+    return node.op("add", node.op("mul", x, node.number("norm_coefficient", 0.0)), gradient)
 
 
 @lowering("Adagrad", domain=_DOMAIN)
@@ -56,10 +52,10 @@ def adagrad(node: Node) -> tuple[Value, ...]:
         gradient = _regular(node, x, gradient)
         squares = node.op("add", squares, node.op("mul", gradient, gradient))
         size = node.op("sqrt", squares)
-        size = node.op("add", size, node.fill(node.number("epsilon", 1e-6), like=size))
-        decay = _scaled(node, _spread(node, node.input(1), x), node.number("decay_factor", 0.0))
+        size = node.op("add", size, node.number("epsilon", 1e-6))
+        decay = node.op("mul", _spread(node, node.input(1), x), node.number("decay_factor", 0.0))
         rate = _spread(node, node.input(0), x)
-        rate = node.op("div", rate, node.op("add", decay, node.fill(1, like=decay)))
+        rate = node.op("div", rate, node.op("add", decay, 1))
         moved = node.op("div", node.op("mul", rate, gradient), size)
         return node.op("sub", x, moved), squares
 
@@ -73,11 +69,11 @@ def adam(node: Node) -> tuple[Value, ...]:
     def step(lists: tuple[Value, ...]) -> tuple[Value, ...]:
         x, gradient, mean, squares = lists
         gradient = _regular(node, x, gradient)
-        mean = node.op("add", _scaled(node, mean, alpha), _scaled(node, gradient, 1 - alpha))
-        square = _scaled(node, node.op("mul", gradient, gradient), 1 - beta)
-        squares = node.op("add", _scaled(node, squares, beta), square)
+        mean = node.op("add", node.op("mul", mean, alpha), node.op("mul", gradient, 1 - alpha))
+        square = node.op("mul", node.op("mul", gradient, gradient), 1 - beta)
+        squares = node.op("add", node.op("mul", squares, beta), square)
         size = node.op("sqrt", squares)
-        size = node.op("add", size, node.fill(node.number("epsilon", 1e-6), like=size))
+        size = node.op("add", size, node.number("epsilon", 1e-6))
         rate, count = (_spread(node, node.input(place), x) for place in (0, 1))
         one = node.fill(1, like=x)
         rest = [
@@ -85,11 +81,11 @@ def adam(node: Node) -> tuple[Value, ...]:
             for each in (alpha, beta)
         ]
         adjusted = node.op("div", node.op("mul", rate, node.op("sqrt", rest[1])), rest[0])
-        begun = node.compare("gt", count, node.fill(0, like=count))
+        begun = node.compare("gt", count, 0)
         rate = node.op("select", begun, adjusted, rate)
         moved = node.op("div", node.op("mul", rate, mean), size)
         shrink = 1 - node.number("norm_coefficient_post", 0.0)
-        return _scaled(node, node.op("sub", x, moved), shrink), mean, squares
+        return node.op("mul", node.op("sub", x, moved), shrink), mean, squares
 
     return _steps(node, 4, step)
 
@@ -104,14 +100,14 @@ def momentum(node: Node) -> tuple[Value, ...]:
         x, gradient, velocity = lists
         gradient = _regular(node, x, gradient)
         count = _spread(node, node.input(1), x)
-        begun = node.compare("gt", count, node.fill(0, like=count))
+        begun = node.compare("gt", count, 0)
         factor = node.fill(node.number("beta", 1.0), like=x)
         factor = node.op("select", begun, factor, node.fill(1, like=x))
         added = node.op("mul", factor, gradient)
-        velocity = node.op("add", _scaled(node, velocity, alpha), added)
+        velocity = node.op("add", node.op("mul", velocity, alpha), added)
         along = velocity
         if mode == "nesterov":
-            along = node.op("add", gradient, _scaled(node, velocity, alpha))
+            along = node.op("add", gradient, node.op("mul", velocity, alpha))
         moved = node.op("mul", _spread(node, node.input(0), x), along)
         return node.op("sub", x, moved), velocity
 

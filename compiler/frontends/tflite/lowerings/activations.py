@@ -27,8 +27,8 @@ def activate(c: Context, x: Value, kind: int) -> Value:
 
 def _limited(c: Context, x: Value, low: float, high: float | None) -> Value:
     if high is None:
-        return c.op("max", x, c.fill(low, like=x))
-    return c.op("clamp", c.fill(low, like=x), x, c.fill(high, like=x))
+        return c.op("max", x, low)
+    return c.op("clamp", low, x, high)
 
 
 def _register(name: str, low: float, high: float | None) -> None:
@@ -43,44 +43,44 @@ _register("RELU_0_TO_1", 0.0, 1.0)
 
 @lowering("LEAKY_RELU")
 def leaky_relu(c: Context, x: Value) -> Value:
-    scaled = c.op("mul", x, c.fill(c.options.alpha, like=x))
-    return c.op("select", c.compare("gt", x, c.fill(0, like=x)), x, scaled)
+    scaled = c.op("mul", x, c.options.alpha)
+    return c.op("select", c.compare("gt", x, 0), x, scaled)
 
 
 @lowering("PRELU")
 def prelu(c: Context, x: Value, slope: Value) -> Value:
     x, slope = c.broadcast(x, slope)
     scaled = c.op("mul", x, slope)
-    return c.op("select", c.compare("ge", x, c.fill(0, like=x)), x, scaled)
+    return c.op("select", c.compare("ge", x, 0), x, scaled)
 
 
 @lowering("ELU")
 def elu(c: Context, x: Value) -> Value:
-    return c.op("select", c.compare("lt", x, c.fill(0, like=x)), c.op("expm1", x), x)
+    return c.op("select", c.compare("lt", x, 0), c.op("expm1", x), x)
 
 
 @lowering("HARD_SWISH")
 def hard_swish(c: Context, x: Value) -> Value:
-    ramp = _limited(c, c.op("add", x, c.fill(3, like=x)), 0.0, 6.0)
+    ramp = _limited(c, c.op("add", x, 3), 0.0, 6.0)
     return c.op("mul", x, c.op("mul", ramp, c.fill(1 / 6, like=x)))
 
 
 @lowering("GELU")
 def gelu(c: Context, x: Value) -> Value:
     if c.options.approximate:
-        cube = c.op("mul", c.op("mul", x, x), c.op("mul", x, c.fill(0.044715, like=x)))
+        cube = c.op("mul", c.op("mul", x, x), c.op("mul", x, 0.044715))
         inner = c.op("mul", c.op("add", x, cube), c.fill(math.sqrt(2 / math.pi), like=x))
         bell = c.op("tanh", inner)
     else:
-        bell = c.op("erf", c.op("mul", x, c.fill(math.sqrt(0.5), like=x)))
-    half = c.op("mul", x, c.fill(0.5, like=x))
+        bell = c.op("erf", c.op("mul", x, math.sqrt(0.5)))
+    half = c.op("mul", x, 0.5)
     return c.op("mul", half, c.op("add", bell, c.fill(1, like=x)))
 
 
 @lowering("SOFTMAX")
 def softmax(c: Context, x: Value) -> Value:
     if c.options.beta != 1:
-        x = c.op("mul", x, c.fill(c.options.beta, like=x))
+        x = c.op("mul", x, c.options.beta)
     return normalized_exponentials(c, x, [type_of(x).rank - 1], False)
 
 
@@ -93,7 +93,7 @@ def log_softmax(c: Context, x: Value) -> Value:
 def l2_normalization(c: Context, x: Value) -> Value:
     axis = type_of(x).rank - 1
     total = c.reduce(c.op("mul", x, x), [axis], "add")
-    total = c.op("max", total, c.fill(1e-12, like=total))
+    total = c.op("max", total, 1e-12)
     return c.op("mul", x, c.broadcast_back(c.op("rsqrt", total), shape_of(x), [axis]))
 
 
@@ -122,7 +122,7 @@ def fake_quant(c: Context, x: Value) -> Value:
     scale = (options.max - options.min) / (high - low)
     zero = min(max(round(low - options.min / scale), low), high)
     least, greatest = (low - zero) * scale, (high - zero) * scale
-    inside = c.op("clamp", c.fill(least, like=x), x, c.fill(greatest, like=x))
+    inside = c.op("clamp", least, x, greatest)
     steps = c.op("mul", c.op("sub", inside, c.fill(least, like=x)), c.fill(1 / scale, like=x))
     whole = c.op("floor", c.op("add", steps, c.fill(0.5, like=x)))
     return c.op("add", c.op("mul", whole, c.fill(scale, like=x)), c.fill(least, like=x))

@@ -101,7 +101,7 @@ def _softly(
     """As the hard one; boxes that overlap one kept before have smaller scores, by a Gaussian."""
     (count,) = shape_of(scores)
     factor = c.op("div", c.constant(-0.5, "f32"), sigma)
-    is_soft = c.compare("gt", sigma, c.fill(0, like=sigma))
+    is_soft = c.compare("gt", sigma, 0)
     factor = c.op("select", is_soft, factor, c.fill(0, like=factor))
 
     def above(c: Context, scores: Value, kept: Value) -> Value:
@@ -114,7 +114,7 @@ def _softly(
         scores, indices, chosen, found = carried
         best = c_in.op("arg_max", scores, axis=0, dtype=dtype("i32"))
         score = c_in.op("take", scores, best, axis=0, mode="clamp")
-        is_found = c_in.compare("gt", score, c_in.fill(-math.inf, like=score))
+        is_found = c_in.compare("gt", score, -math.inf)
         rows = [
             c_in.op("dynamic_update_slice", whole, c_in.reshape(row, (1,)), at)
             for whole, row in (
@@ -145,14 +145,14 @@ def _shared(c: Context, boxes: Value, box: Value) -> Value:
 
     def area(low: Value, high: Value) -> Value:
         sides = c.op("sub", high, low)
-        return c.reduce(c.op("max", sides, c.fill(0, like=sides)), [1], "mul")
+        return c.reduce(c.op("max", sides, 0), [1], "mul")
 
     (a, b), (low, high) = (
         [c.sliced(each, 1, at, at + 2) for at in (0, 2)] for each in (boxes, whole)
     )
     both = area(c.op("max", a, low), c.op("min", b, high))
     union = c.op("sub", c.op("add", area(a, b), area(low, high)), both)
-    is_some = c.compare("gt", both, c.fill(0, like=both))
+    is_some = c.compare("gt", both, 0)
     return c.op("select", is_some, c.op("div", both, union), c.fill(0, like=both))
 
 
@@ -186,7 +186,7 @@ def detection_post_process(
     total = shape_of(lines)[0] * count
     ordered = c.padded(c.reshape(ordered, (total,)), low, [(0, most)])
     best, at = c.several("top_k", ordered, k=most, axis=0, largest=True, dtype=_I64)
-    found = c.compare("gt", best, c.fill(-math.inf, like=best))
+    found = c.compare("gt", best, -math.inf)
     box = c.op("take", c.reshape(order, (total,)), at, axis=0, mode="clamp")
     if regular:
         label = c.op("div", at, c.broadcast_to(c.size(count), (most,)))
@@ -219,5 +219,5 @@ def _decoded(c: Context, encoded: Value, anchors: Value, options: dict[str, Any]
     offset = c.op("mul", scaled(0, ("y_scale", "x_scale")), sizes)
     middle = c.op("add", offset, centers)
     size = c.op("mul", c.op("exp", scaled(2, ("h_scale", "w_scale"))), sizes)
-    half = c.op("mul", size, c.fill(0.5, like=size))
+    half = c.op("mul", size, 0.5)
     return c.op("concatenate", c.op("sub", middle, half), c.op("add", middle, half), axis=1)

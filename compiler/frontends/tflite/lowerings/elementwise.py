@@ -132,7 +132,7 @@ def right_shift(c: Context, a: Value, b: Value) -> Value:
     a, b = c.broadcast(a, b)
     element = type_of(a).dtype
     kind = "shift_right_arithmetic" if element.kind == "i" else "shift_right_logical"
-    amount = c.op("clamp", c.fill(0, like=b), b, c.fill(element.bits - 1, like=b))
+    amount = c.op("clamp", 0, b, element.bits - 1)
     return c.op(kind, a, amount)
 
 

@@ -146,7 +146,7 @@ def range_of(c: Context, start: Value, limit: Value, step: Value) -> Value:
     else:
         wide = [c.convert(each, "f64") for each in parts]
         exact = c.op("ceil", c.op("div", c.op("sub", wide[1], wide[0]), wide[2]))
-        whole = c.convert(c.op("max", exact, c.fill(0, like=exact)), "i64")
+        whole = c.convert(c.op("max", exact, 0), "i64")
         count = c.size_of(c.parts(whole)[0], "the length of a range")
     counting = c.convert(c.places((count,), 0), element)
     first_value, by_value = (
@@ -167,7 +167,7 @@ def reverse_sequence(c: Context, x: Value, lengths: Value) -> Value:
     shape = shape_of(x)
     place = c.places(shape, axis)
     length = c.op("broadcast", c.convert(lengths, "i64"), shape=shape, dimensions=(batch,))
-    turned = c.op("sub", c.op("sub", length, c.fill(1, like=length)), place)
+    turned = c.op("sub", c.op("sub", length, 1), place)
     index = c.op("select", c.compare("lt", place, length), turned, place)
     return c.gather_along(x, index, axis, "check")
 
@@ -203,7 +203,7 @@ def _on_diagonal(c: Context, x: Value, diagonal: Value) -> Value:
 def where(c: Context, x: Value) -> Value:
     """[n, rank]: the places where x is not 0."""
     if not type_of(x).dtype.is_boolean:
-        x = c.compare("ne", x, c.fill(0, like=x))
+        x = c.compare("ne", x, 0)
     places = c.op("nonzero", x, symbols=(next(c.fresh_names()),))
     return c.transpose(places, (1, 0))
 
@@ -220,7 +220,7 @@ def unique(c: Context, x: Value) -> list[Value]:
     place = c.places((count,), 0)
     is_first = c.compare("eq", first, place)
     number = c.op("cumulative", c.convert(is_first, "i64"), axis=0, kind="add")
-    number = c.op("sub", number, c.fill(1, like=number))
+    number = c.op("sub", number, 1)
     which = c.op("take", number, first, axis=0, mode="check")
     kept = c.op("nonzero", is_first, symbols=(next(c.fresh_names()),))
     kept = c.reshape(kept, (shape_of(kept)[1],))

@@ -37,7 +37,7 @@ def average_pool(c: Context, x: Value) -> Value:
     total = _pooled(c, x, "add")
     if c.options.padding:
         size = c.options.filter_height * c.options.filter_width
-        return c.op("div", total, c.fill(size, like=total))
+        return c.op("div", total, size)
     ones = c.full(1, type_of(x).dtype, (1, *shape_of(x)[1:3], 1))
     return c.op("div", *c.broadcast(total, _pooled(c, ones, "add")))
 

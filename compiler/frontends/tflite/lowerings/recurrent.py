@@ -151,7 +151,7 @@ class _Lstm:
         if self.has_input:
             taken = c.op("logistic", self._gate(c, "i", found, cell))
         else:
-            taken = c.op("sub", c.fill(1, like=forget), forget)
+            taken = c.op("sub", 1, forget)
         new = activate(c, self._gate(c, "c", found, None), options.activation)
         cell = c.op("add", c.op("mul", forget, cell), c.op("mul", taken, new))
         cell = _rounded(c, _clipped(c, cell, options.cell_clip), self.places.cell)
@@ -179,7 +179,7 @@ class _Lstm:
 def _clipped(c: Context, x: Value, limit: float) -> Value:
     if limit <= 0:
         return x
-    return c.op("clamp", c.fill(-limit, like=x), x, c.fill(limit, like=x))
+    return c.op("clamp", -limit, x, limit)
 
 
 def _by_time(c: Context, x: Value, time_major: bool) -> Value:

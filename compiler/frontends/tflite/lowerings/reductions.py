@@ -87,7 +87,7 @@ def segment_sum(c: Context, x: Value, segments: Value) -> Value:
         count = c.size_of(known.reshape(-1)[-1] + 1)
     else:
         last = c.reshape(c.reduce(segments, [0], "max"), ())
-        count = c.size_of(c.op("add", last, c.fill(1, like=last)), "the count of segments")
+        count = c.size_of(c.op("add", last, 1), "the count of segments")
     return _segments(c, x, segments, count, "add", 0)
 
 

@@ -49,7 +49,7 @@ def multinomial(c: Context, logits: Value, count: Value) -> Value:
     shape = (batch, draws, classes)
     stream = Stream(c.builder, c.options.seed ^ c.options.seed2)
     u = c.reshape(stream.fractions(shape, dtype("f32")), shape)
-    u = c.op("max", u, c.fill(1e-30, like=u))
+    u = c.op("max", u, 1e-30)
     noise = c.op("neg", c.op("log", c.op("neg", c.op("log", u))))
     wide = c.op("broadcast", c.convert(logits, "f32"), shape=shape, dimensions=(0, 2))
     return c.op("arg_max", c.op("add", wide, noise), axis=2, dtype=c.outputs[0].dtype)

@@ -46,7 +46,7 @@ def audio_spectrogram(c: Context, x: Value) -> Value:
     size, step = count_in(options, "window_size", 2, 1 << 20), count_in(options, "stride")
     frames = dims.floordiv(shape_of(x)[0] - size, step) + 1
     first = c.places((frames, size), 0)
-    first = c.op("mul", first, c.fill(step, like=first))
+    first = c.op("mul", first, step)
     places = c.op("add", first, c.places((frames, size), 1))
     sound = c.op("take", c.transpose(x, (1, 0)), places, axis=1, mode="clamp")
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
@@ -71,7 +71,7 @@ def mel_cepstrum(c: Context, spectrum: Value, rate: Value) -> Value:
         raise UnsupportedNode(f"its limits {limits} of {hertz} hertz do not rise: fix the model")
     weights = _mel_weights(bins, hertz, channels, limits)
     bands = c.dot(c.op("sqrt", spectrum), c.constant(weights, "f32"), (2, 0))
-    loud = c.op("log", c.op("max", bands, c.fill(1e-12, like=bands)))
+    loud = c.op("log", c.op("max", bands, 1e-12))
     angles = np.outer(np.arange(channels) + 0.5, np.arange(count)) * np.pi / channels
     return c.dot(loud, c.constant(np.sqrt(2 / channels) * np.cos(angles), "f32"), (2, 0))
 

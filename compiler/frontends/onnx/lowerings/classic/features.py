@@ -50,7 +50,7 @@ def normalizer(node: Node) -> Value:
         norm = node.reduce(node.op("abs", x), axes, "add")
     else:
         norm = node.op("sqrt", node.reduce(node.op("mul", x, x), axes, "add"))
-    is_zero = node.compare("eq", norm, node.fill(0, like=norm))
+    is_zero = node.compare("eq", norm, 0)
     norm = node.op("select", is_zero, node.fill(1, like=norm), norm)
     return node.op("div", x, node.broadcast_back(norm, shape, axes))
 
@@ -70,10 +70,7 @@ def imputer(node: Node) -> Value:
     values = node.numbers("imputed_value_floats") or node.integers("imputed_value_int64s") or ()
     replaced = node.number if kind == "float" else node.integer
     missing = replaced(f"replaced_value_{kind}", 0)
-    if math.isnan(missing):
-        is_missing = node.op("is_nan", x)
-    else:
-        is_missing = node.compare("eq", x, node.fill(missing, like=x))
+    is_missing = node.op("is_nan", x) if math.isnan(missing) else node.compare("eq", x, missing)
     return node.op("select", is_missing, _per_feature(node, values, x, "imputed values"), x)
 
 

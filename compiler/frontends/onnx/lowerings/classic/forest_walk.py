@@ -94,7 +94,7 @@ def walk(node: Node, x: Value, forest: Forest) -> Walked:
     def of_many_rows(builder: Builder) -> list[Value]:
         inner = node.within(builder)
         base = inner.op("iota", dtype=_I32, shape=shape, axis=1)
-        base = inner.op("mul", base, inner.fill(width + 1, like=base))
+        base = inner.op("mul", base, width + 1)
         at = inner.op("broadcast", roots, shape=shape, dimensions=(0,))
         at, base = (inner.reshape(each, (trees * rows,)) for each in (at, base))
         return [inner.reshape(descend.run(inner, at, base, rows), shape)]
@@ -179,8 +179,8 @@ def _step(node: Node, layout: Layout, flat: Value, width: int) -> Step:
         word = inner.op("take", words, at, axis=0, mode="clamp")
 
         def field(first_bit: int, count: int) -> Value:
-            part = inner.op("shift_right_logical", word, inner.fill(low + first_bit, like=word))
-            return inner.op("and", part, inner.fill((1 << count) - 1, like=part))
+            part = inner.op("shift_right_logical", word, low + first_bit)
+            return inner.op("and", part, (1 << count) - 1)
 
         if is_word:
             limit = inner.op("bitcast", inner.convert(word, "u32"), dtype=element)

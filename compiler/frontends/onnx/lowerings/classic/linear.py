@@ -78,10 +78,10 @@ def linear_classifier(node: Node) -> tuple[Value | Strings, Value]:
     if count > 1:
         return best_labels(node, scores, ints), post_transform(node, scores, kind)
     column = node.reshape(scores, shape_of(scores)[:1])
-    places = node.convert(node.compare("gt", column, node.fill(0, like=column)), "i64")
+    places = node.convert(node.compare("gt", column, 0), "i64")
     if kind in ("LOGISTIC", "PROBIT"):
         scores = post_transform(node, scores, kind)
     if classes == 2:
-        rest = node.op("sub", node.fill(1, like=scores), scores)
+        rest = node.op("sub", 1, scores)
         return give_labels(node, places, ints), both_classes(node, scores, rest)
     return places, scores

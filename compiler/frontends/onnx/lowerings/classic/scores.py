@@ -47,7 +47,7 @@ def two_scores(node: Node, score: Value, kind: str, is_share: bool = False) -> V
     if kind == "PROBIT":
         return post_transform(node, score, kind)
     if is_share and kind != "LOGISTIC":
-        return both_classes(node, score, node.op("sub", node.fill(1, like=score), score))
+        return both_classes(node, score, node.op("sub", 1, score))
     both = both_classes(node, score, node.op("neg", score))
     return post_transform(node, both, kind) if kind == "LOGISTIC" else both
 
@@ -67,13 +67,13 @@ def _softmax_zero(node: Node, scores: Value) -> Value:
 
 def _probit(node: Node, p: Value) -> Value:
     """The inverse of the normal distribution, by Winitzki's formula for that of erf."""
-    x = node.op("sub", node.op("mul", p, node.fill(2, like=p)), node.fill(1, like=p))
+    x = node.op("sub", node.op("mul", p, 2), node.fill(1, like=p))
     one = node.fill(1, like=x)
     log = node.op("log", node.op("mul", node.op("sub", one, x), node.op("add", one, x)))
     half = node.op("mul", log, node.fill(0.5, like=x))
     v = node.op("add", half, node.fill(2 / (math.pi * 0.147), like=x))
     square = node.op("sub", node.op("mul", v, v), node.op("mul", log, node.fill(1 / 0.147, like=x)))
     size = node.op("sqrt", node.op("sub", node.op("sqrt", square), v))
-    negative = node.compare("lt", x, node.fill(0, like=x))
+    negative = node.compare("lt", x, 0)
     signed = node.op("select", negative, node.op("neg", size), size)
     return node.op("mul", signed, node.fill(math.sqrt(2), like=x))

@@ -38,14 +38,6 @@ def _attribute(node: Node, name: str, rows: int) -> Array:
     return values.reshape(rows, -1)
 
 
-def _add(node: Node, x: Value, number: float) -> Value:
-    return node.op("add", x, node.fill(number, like=x))
-
-
-def _times(node: Node, x: Value, number: float) -> Value:
-    return node.op("mul", x, node.fill(number, like=x))
-
-
 def _kernel(node: Node, x: Value, vectors: Array, kind: str) -> Value:
     """f32[n, vectors]: how near each row is to each vector."""
     gamma, coef0, degree = (*(node.numbers("kernel_params") or ()), 0.0, 0.0, 0.0)[:3]
@@ -54,11 +46,11 @@ def _kernel(node: Node, x: Value, vectors: Array, kind: str) -> Value:
         return dots
     if kind == "RBF":
         return _gaussian(node, x, vectors, gamma)
-    inner = _add(node, _times(node, dots, gamma), coef0)
+    inner = node.op("add", node.op("mul", dots, gamma), coef0)
     unsupported(kind not in ("POLY", "SIGMOID"), f"its kernel_type '{kind}' is not known")
     if kind == "SIGMOID":
         return node.op("tanh", inner)
-    return node.op("pow", inner, node.fill(degree, like=inner))
+    return node.op("pow", inner, degree)
 
 
 def _gaussian(node: Node, x: Value, vectors: Array, gamma: float) -> Value:
@@ -68,7 +60,7 @@ def _gaussian(node: Node, x: Value, vectors: Array, gamma: float) -> Value:
     table = node.broadcast_to(node.constant(vectors, _F32), shape)
     apart = node.op("sub", wide, table)
     squares = node.reduce(node.op("mul", apart, apart), [2], "add")
-    return node.op("exp", _times(node, squares, -gamma))
+    return node.op("exp", node.op("mul", squares, -gamma))
 
 
 @lowering("SVMRegressor", domain=CLASSIC)
@@ -83,10 +75,10 @@ def svm_regressor(node: Node) -> Value:
         score = product(node, kernel, weights)
     else:
         score = _kernel(node, x, weights, node.text("kernel_type", "LINEAR"))
-    score = _add(node, score, rho[0])
+    score = node.op("add", score, rho[0])
     if not node.integer("one_class", 0):
         return score
-    positive = node.compare("gt", score, node.fill(0, like=score))
+    positive = node.compare("gt", score, 0)
     return node.op("select", positive, node.fill(1, like=score), node.fill(-1, like=score))
 
 
@@ -99,7 +91,7 @@ def svm_classifier(node: Node) -> tuple[Value | Strings, Value]:
     rho, type = node.numbers("rho") or (0.0,), node.text("kernel_type", "LINEAR")
     if sum(counts) == 0:
         scores = _kernel(node, x, _attribute(node, "coefficients", classes), type)
-        scores = _add(node, scores, rho[0])
+        scores = node.op("add", scores, rho[0])
         return best_labels(node, scores, ints), post_transform(node, scores, kind)
     unsupported(
         len(counts) != classes or classes < 2 or len(rho) != classes * (classes - 1) // 2,
@@ -136,7 +128,7 @@ def _voted(node: Node, scores: Value, classes: int, pairs: Sequence[tuple[int, i
     lost = np.zeros_like(won)
     for place, (i, j) in enumerate(pairs):
         won[i, place], lost[j, place] = 1, 1
-    is_first = node.convert(node.compare("gt", scores, node.fill(0, like=scores)), _F32)
+    is_first = node.convert(node.compare("gt", scores, 0), _F32)
     votes = product(node, is_first, won - lost)
     votes = node.op("add", *node.broadcast(votes, node.constant(lost.sum(axis=1), _F32)))
     return node.op("arg_max", votes, axis=1, dtype=dtype("i64"), last=False)
@@ -154,7 +146,7 @@ def _probabilities(
     first = node.op("logistic", node.op("neg", scaled))
     low, high = (node.fill(each, like=first) for each in (1e-7, 1 - 1e-7))
     first = node.op("clamp", low, first, high)
-    second = node.op("sub", node.fill(1, like=first), first)
+    second = node.op("sub", 1, first)
     quadratic = _quadratic(node, first, second, classes, pairs)
     start = node.full(1 / classes, _F32, (shape_of(scores)[0], classes))
     limit = node.constant(max(100, classes), "i32")
@@ -204,16 +196,14 @@ def _improve(node: Node, values: Sequence[Value], quadratic: Value, classes: int
     products = node.reduce(node.op("mul", quadratic, spread), [2], "add")
     total = node.reduce(node.op("mul", p, products), [1], "add")
     error = node.reduce(node.op("abs", node.op("sub", products, column(total))), [1], "max")
-    running = node.op(
-        "and", running, node.compare("ge", error, node.fill(0.005 / classes, like=error))
-    )
+    running = node.op("and", running, node.compare("ge", error, 0.005 / classes))
     new = p
     for place in range(classes):
         line = node.reshape(node.sliced(quadratic, 1, place, place + 1), (rows, classes))
         own = part(line, place)
         difference = node.op("div", node.op("sub", total, part(products, place)), own)
-        one = _add(node, difference, 1)
-        twice = _times(node, part(products, place), 2)
+        one = node.op("add", difference, 1)
+        twice = node.op("mul", part(products, place), 2)
         grown = node.op("add", node.op("mul", difference, own), twice)
         total = node.op("add", total, node.op("mul", difference, grown))
         total = node.op("div", node.op("div", total, one), one)
@@ -224,4 +214,4 @@ def _improve(node: Node, values: Sequence[Value], quadratic: Value, classes: int
         new = node.op("add", new, node.op("mul", column(difference), unit))
         new = node.op("div", new, column(one))
     keep = node.op("broadcast", running, shape=(rows, classes), dimensions=(0,))
-    return [_add(node, count, 1), node.op("select", keep, new, p), running]
+    return [node.op("add", count, 1), node.op("select", keep, new, p), running]

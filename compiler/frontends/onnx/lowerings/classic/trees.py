@@ -64,10 +64,10 @@ def _aggregate(node: Node, walked: Walked, leaves: Leaves, count: int, kind: str
     total = _total(node, walked, leaves, count, kind, none)
     if kind == "AVERAGE":
         trees = len(walked.rows_of)
-        return node.op("div", total, node.fill(float(trees), like=total))
+        return node.op("div", total, float(trees))
     if kind == "SUM":
         return total
-    is_none = node.compare("eq", total, node.fill(none, like=total))
+    is_none = node.compare("eq", total, none)
     return node.op("select", is_none, node.fill(0, like=total), total)
 
 

@@ -129,8 +129,8 @@ def swiglu_of(node: Node, gate: Value, up: Value) -> Value:
     """As the attributes of the node say."""
     limit = node.number("limit", 0.0)
     if limit > 0:
-        gate = node.op("min", gate, node.fill(limit, like=gate))
-        up = node.op("clamp", node.fill(-limit, like=up), up, node.fill(limit, like=up))
+        gate = node.op("min", gate, limit)
+        up = node.op("clamp", -limit, up, limit)
     gate = lower_as(node, "Swish", [gate], {"alpha": node.number("activation_alpha", 1.0)})
     shift = node.fill(node.number("activation_beta", 0.0), like=up)
     return node.op("mul", gate, node.op("add", up, shift))

@@ -112,7 +112,7 @@ def attend(
     mask = add(node, *masks) if any(each is not None for each in masks) else None
     rows = node.reshape(q, (batch, groups, share * length, size))
     scores = _dot(node, rows, k, 3)
-    scores = node.op("mul", scores, node.fill(scale, like=scores))
+    scores = node.op("mul", scores, scale)
     if softmax.cap:
         cap = node.fill(softmax.cap, like=scores)
         scores = node.op("mul", node.op("tanh", node.op("div", scores, cap)), cap)

@@ -214,7 +214,7 @@ def gather_block_quantized(node: Node) -> Value:
         points = spread(zeros if split else look_up(zeros))
         wide = node.op("sub", wide, node.convert(points, "f32"))
     elif middle:
-        wide = node.op("sub", wide, node.fill(middle, like=wide))
+        wide = node.op("sub", wide, middle)
     result = node.op("mul", wide, node.convert(spread(scales), "f32"))
     result = look_up(result) if split else result
     shape = shape_of(result)

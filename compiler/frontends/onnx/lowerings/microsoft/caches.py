@@ -51,7 +51,7 @@ class Codes:
         codes = node.convert(node.op("sub", codes, low), "u8")
         pairs = node.reshape(codes, (*outer, known_dim(size) // 2, 2))
         first, second = (node.sliced(pairs, -1, at, at + 1) for at in (0, 1))
-        second = node.op("shift_left", second, node.fill(4, like=second))
+        second = node.op("shift_left", second, 4)
         return node.reshape(node.op("or", first, second), (*outer, known_dim(size) // 2))
 
     def numbers(self, codes: Value) -> Value:
@@ -60,7 +60,7 @@ class Codes:
         x = codes if self.bits == 8 else unpacked(node, codes, 4)
         x = node.convert(x, "f32")
         if self.bits == 4:
-            x = node.op("sub", x, node.fill(8, like=x))
+            x = node.op("sub", x, 8)
         return node.op("mul", x, self._scales(x))
 
 
@@ -86,9 +86,9 @@ class Window:
         """How many of so many tokens the cache has."""
         node = self.node
         room = node.broadcast_to(node.size(self.room, "i32"), shape_of(count))
-        step = node.op("sub", room, node.fill(self.window - 1, like=room))
+        step = node.op("sub", room, self.window - 1)
         over = node.op("sub", node.op("max", count, room), room)
-        times = node.op("div", add(node, over, node.op("sub", step, node.fill(1, like=step))), step)
+        times = node.op("div", add(node, over, node.op("sub", step, 1)), step)
         return node.op("sub", count, node.op("mul", times, step))
 
     def _column(self, x: Value, shape: tuple[Dim, ...]) -> Value:
@@ -126,7 +126,7 @@ class Window:
         is_new = node.compare("ge", row, room)
         key = add(node, node.op("sub", row, node.op("select", is_new, room, held)), before)
         place = node.op("broadcast", places, shape=shape, dimensions=(0, 2))
-        first = node.op("sub", place, node.fill(self.window, like=place))
+        first = node.op("sub", place, self.window)
         tests = (
             node.op("or", is_new, node.compare("lt", row, held)),
             node.compare("le", key, place),

@@ -73,7 +73,7 @@ def route_in_groups(node: Node) -> tuple[Value | None, ...]:
         return None, biased, shares
     unsupported(node.wants(1) or weight is not None, "it gives chosen experts and all scores")
     chosen = _greatest(node, _of_groups(node, biased), node.integer("top_k", 0))
-    shares = node.op("log", node.op("max", shares, node.fill(1e-20, like=shares)))
+    shares = node.op("log", node.op("max", shares, 1e-20))
     rest = node.fill(node.number("router_sentinel", -10000.0), like=shares)
     return narrow(node, node.op("select", chosen, shares, rest), node.input(0)), None, None
 
@@ -167,7 +167,7 @@ def _mix(node: Node, layers: Sequence[_Layer | None], weights: Value | None) -> 
     def step(builder: Builder, expert: Value, before: Sequence[Value]) -> Sequence[Value]:
         outer = node.within(builder)
         share = _row(outer, shares, expert)
-        used = outer.compare("ne", share, outer.fill(0, like=share))
+        used = outer.compare("ne", share, 0)
 
         def run(inside: Builder) -> Sequence[Value]:
             inner = node.within(inside)
@@ -253,8 +253,8 @@ def _gated(
     )
     if node.has("swiglu_limit"):
         limit = node.number("swiglu_limit", 0.0)
-        gate = node.op("min", gate, node.fill(limit, like=gate))
-        rest = node.op("clamp", node.fill(-limit, like=rest), rest, node.fill(limit, like=rest))
+        gate = node.op("min", gate, limit)
+        rest = node.op("clamp", -limit, rest, limit)
     gate = lower_as(node, "Swish", [gate], {"alpha": node.number("activation_alpha", 1.0)})
     shift = node.fill(node.number("activation_beta", 0.0), like=rest)
     return node.op("mul", gate, node.op("add", rest, shift))

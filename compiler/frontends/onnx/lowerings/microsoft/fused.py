@@ -65,7 +65,7 @@ def fused_matmul(node: Node) -> Value:
     product = matmul(node, a, b, type_of(a).dtype)
     alpha = node.number("alpha", 1.0)
     if alpha != 1:
-        product = node.op("mul", product, node.fill(alpha, like=product))
+        product = node.op("mul", product, alpha)
     return activate(node, product)
 
 
@@ -100,7 +100,7 @@ def gemm_of_8_bits(node: Node) -> Value:
             result = node.op("mul", *node.broadcast(result, node.reshape(scale, ())))
     beta = node.number("beta", 0.0)
     if bias is not None and beta:
-        result = add(node, result, node.op("mul", bias, node.fill(beta, like=bias)))
+        result = add(node, result, node.op("mul", bias, beta))
     kind = node.text("activation", "NONE")
     unsupported(kind not in ("NONE", "RELU", "GELU"), f"its activation is '{kind}'")
     if kind != "NONE":

@@ -121,12 +121,12 @@ def _lengths(node: Node, q: Value) -> _Lengths:
     """A prompt may be shorter than the rows that are given; it begins at 0 then."""
     batch, length = shape_of(q)[:2]
     last = node.convert(node.reshape(node.input(5), (batch,)), "i32")
-    after = node.op("add", last, node.fill(1, like=last))
+    after = node.op("add", last, 1)
     rows = node.optional(16)
     if rows is None:
         rows = node.broadcast_to(node.size(length, "i32"), (batch,))
     before = node.op("sub", after, node.reshape(rows, (batch,)))
-    return _Lengths(node.op("max", before, node.fill(0, like=before)), after)
+    return _Lengths(node.op("max", before, 0), after)
 
 
 def _places(node: Node, lengths: _Lengths, batch: Dim, length: Dim) -> Value:
@@ -219,6 +219,6 @@ def _mask(node: Node, q: Value, keys: Dim, lengths: _Lengths) -> Value | None:
     place = node.broadcast_to(places, shape)
     allowed = node.compare("le", key, place)
     if window > 0:
-        first = node.op("sub", place, node.fill(window, like=place))
+        first = node.op("sub", place, window)
         allowed = node.op("and", allowed, node.compare("gt", key, first))
     return mask_of(node, allowed, q)

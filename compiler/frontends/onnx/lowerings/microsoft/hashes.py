@@ -25,7 +25,7 @@ def murmur_hash(node: Node) -> Value:
     def step(builder: Builder, index: Value, carried: list[Value]) -> list[Value]:
         inner = node.within(builder)
         word = inner.op("take", words, index, axis=len(shape), mode="clamp")
-        start = inner.op("mul", index, inner.fill(4, like=index))
+        start = inner.op("mul", index, 4)
         left = inner.op("sub", lengths, inner.broadcast_to(start, shape))
         return [_mixed(inner, carried[0], word, left)]
 
@@ -33,7 +33,7 @@ def murmur_hash(node: Node) -> Value:
     (made,) = counted_loop(node.builder, node.size(count), start, step)  # type: ignore[arg-type]
     made = node.op("xor", made, node.convert(lengths, "u32"))
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
-        moved = node.op("shift_right_logical", made, node.fill(shift, like=made))
+        moved = node.op("shift_right_logical", made, shift)
         made = node.op("mul", node.op("xor", made, moved), node.fill(factor, like=made))
     return made if node.integer("positive", 1) else node.op("bitcast", made, dtype=dtype("i32"))
 
@@ -60,14 +60,14 @@ def _texts(node: Node, x: Strings) -> tuple[Value, Value]:
 
 
 def _rotated(node: Node, x: Value, bits: int) -> Value:
-    left = node.op("shift_left", x, node.fill(bits, like=x))
-    return node.op("or", left, node.op("shift_right_logical", x, node.fill(32 - bits, like=x)))
+    left = node.op("shift_left", x, bits)
+    return node.op("or", left, node.op("shift_right_logical", x, 32 - bits))
 
 
 def _mixed(node: Node, made: Value, word: Value, left: Value) -> Value:
     """The hash with one word more, which is whole if 4 bytes are left; 0 changes nothing."""
-    word = _rotated(node, node.op("mul", word, node.fill(0xCC9E2D51, like=word)), 15)
-    made = node.op("xor", made, node.op("mul", word, node.fill(0x1B873593, like=word)))
+    word = _rotated(node, node.op("mul", word, 0xCC9E2D51), 15)
+    made = node.op("xor", made, node.op("mul", word, 0x1B873593))
     whole = node.op("mul", _rotated(node, made, 13), node.fill(5, like=made))
     whole = node.op("add", whole, node.fill(0xE6546B64, like=made))
-    return node.op("select", node.compare("ge", left, node.fill(4, like=left)), whole, made)
+    return node.op("select", node.compare("ge", left, 4), whole, made)

@@ -39,7 +39,7 @@ def mix_before(node: Node) -> Value:
     streams = _streams(node)
     gated = node.op("mul", *node.broadcast(streams, _gates(node, node.input(1), streams)))
     total = node.reduce(gated, [type_of(gated).rank - 2], "add")
-    total = node.op("mul", total, node.fill(node.number("reduction_scale", 1.0), like=total))
+    total = node.op("mul", total, node.number("reduction_scale", 1.0))
     return narrow(node, total, node.input(0))
 
 
@@ -70,7 +70,7 @@ def mix_of_low_rank(node: Node) -> tuple[Value, Value, Value]:
         return widen(node, narrow(node, x, given))
 
     def scaled(x: Value, factor: float, op: str = "mul") -> Value:
-        return rounded(node.op(op, x, node.fill(factor, like=x)))
+        return rounded(node.op(op, x, factor))
 
     def gate(x: Value) -> Value:
         return rounded(node.op("logistic", x))
@@ -114,7 +114,7 @@ def engram_gate(node: Node) -> tuple[Value, Value | None]:
     axis = type_of(key).rank - 1
     dot = node.reduce(node.op("mul", normal(key, 3), normal(query, 4)), [axis], "add", keep=True)
     scale = known_dim(shape_of(key)[axis]) ** -0.5
-    dot = node.op("mul", dot, node.fill(scale, like=dot))
+    dot = node.op("mul", dot, scale)
     root = node.op("max", node.op("abs", dot), node.fill(1e-6, like=dot))
     gate = node.op("logistic", node.op("mul", node.op("sign", dot), node.op("sqrt", root)))
     value = node.reshape(value, (*shape_of(value)[:-1], 1, shape_of(value)[-1]))

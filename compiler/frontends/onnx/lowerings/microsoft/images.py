@@ -58,7 +58,7 @@ def _places(node: Node, boxes: Value, side: int, length: Dim, count: Dim) -> Val
 
 def _is_inside(node: Node, places: Value, length: Dim) -> Value:
     last = node.broadcast_to(node.size(length - 1, "f32"), shape_of(places))
-    above = node.compare("ge", places, node.fill(0, like=places))
+    above = node.compare("ge", places, 0)
     return node.op("and", above, node.compare("le", places, last))
 
 

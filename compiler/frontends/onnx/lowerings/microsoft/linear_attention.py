@@ -93,7 +93,7 @@ def _walked(
             old = inner.reshape(old, (1, *shape_of(old)))
         state, change = _changed(inner, old, *token)
         read = _read(inner, state, inner.op("take", query, index, axis=0, mode="clamp"))
-        read = inner.op("mul", read, inner.fill(scale, like=read))
+        read = inner.op("mul", read, scale)
         if spans is not None:
             state = inner.op("dynamic_update_slice", states, state, text, zero, zero, zero)
         lines = []
@@ -188,7 +188,7 @@ def _changes(node: Node, spans: Spans, given: Sequence[Value], capacity: int) ->
     tokens that are wanted."""
     wanted, active = node.input(9), node.optional(10)
     if active is not None:
-        is_active = node.compare("ne", active, node.fill(0, like=active))
+        is_active = node.compare("ne", active, 0)
         none = node.fill(0, like=wanted)
         wanted = node.op("select", node.broadcast_to(is_active, shape_of(wanted)), wanted, none)
     pieces = []
@@ -213,7 +213,7 @@ def _of_batch(node: Node, x: Value, batch: Dim, inner: int) -> Value:
 def _unit(node: Node, x: Value) -> Value:
     """x / |x| along the last axis."""
     size = node.op("sqrt", node.reduce(node.op("mul", x, x), [3], "add", keep=True))
-    return node.op("div", *node.broadcast(x, node.op("max", size, node.fill(1e-12, like=size))))
+    return node.op("div", *node.broadcast(x, node.op("max", size, 1e-12)))
 
 
 def _beta(node: Node, batch: Dim) -> Value:
@@ -245,7 +245,7 @@ def _decay(node: Node, batch: Dim, rank: int, heads: Dim) -> Value:
         made = lower_as(node, "Softplus", [total], {})
         return node.op("mul", *node.broadcast(made, node.op("neg", rate)))
     made = node.op("logistic", node.op("mul", *node.broadcast(total, rate)))
-    return node.op("mul", made, node.fill(node.number("gate_lower_bound", -5.0), like=made))
+    return node.op("mul", made, node.number("gate_lower_bound", -5.0))
 
 
 def _changed(

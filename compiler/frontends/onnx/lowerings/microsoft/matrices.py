@@ -31,9 +31,9 @@ def distances(node: Node) -> Value:
     squares = [node.reduce(node.op("mul", x, x), [1], "add") for x in (a, b)]
     rows, columns = shape_of(product)
     total = add(node, node.reshape(squares[0], (rows, 1)), node.reshape(squares[1], (1, columns)))
-    twice = node.op("mul", product, node.fill(2, like=product))
+    twice = node.op("mul", product, 2)
     result = node.op("sub", total, twice)
-    result = node.op("max", result, node.fill(0, like=result))
+    result = node.op("max", result, 0)
     return node.op("sqrt", result) if metric == "euclidean" else result
 
 

@@ -131,7 +131,7 @@ def _padding_mask(node: Node, mask: Value, q: Value, keys: Dim, offset: Dim) -> 
         else:
             mask = node.reshape(mask, (batch, 1, 1, shape_of(mask)[1]))
         mask = node.agree_on(mask, 3, keys)
-        allowed = node.compare("gt", mask, node.fill(0, like=mask))
+        allowed = node.compare("gt", mask, 0)
     return mask_of(node, allowed, q, blocked)
 
 

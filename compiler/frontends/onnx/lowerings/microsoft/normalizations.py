@@ -73,7 +73,7 @@ def count_words(node: Node, words: Value, mask: Value | None) -> Value:
     """How many ones each row of the mask has; zeros without one."""
     if mask is None:
         return node.full(0, type_of(words).dtype, shape_of(words)[:1])
-    is_word = node.compare("eq", mask, node.fill(1, like=mask))
+    is_word = node.compare("eq", mask, 1)
     return node.reduce(node.convert(is_word, type_of(mask).dtype), [1], "add")
 
 

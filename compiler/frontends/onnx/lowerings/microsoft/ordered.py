@@ -111,7 +111,7 @@ def ordered_attention(node: Node) -> Value:
     f32 = type_of(q).dtype
     scores = _through(node, matmul(node, q, node.transpose(k, (0, 1, 3, 2)), f32), 14)
     size = known_dim(shape_of(q)[3])
-    scores = node.op("mul", scores, node.fill(size**-0.5, like=scores))
+    scores = node.op("mul", scores, size**-0.5)
     scores = add(node, scores, *masks_of(node, q, k, node.optional(17), None, 0))
     weights = _through(node, lower_as(node, "Softmax", [scores], {"axis": -1}), 15)
     return _rounded(node, merge_heads(node, matmul(node, weights, v, f32)), 16)

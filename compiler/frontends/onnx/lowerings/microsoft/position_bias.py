@@ -44,13 +44,13 @@ def _buckets(node: Node, queries: Dim, keys: Dim, buckets: int) -> Value:
     else:
         first, distance = zero, node.op("max", node.op("neg", ahead), zero)
     exact = buckets // 2
-    wide = node.convert(node.op("max", distance, node.fill(1, like=distance)), "f32")
-    ratio = node.op("log", node.op("div", wide, node.fill(exact, like=wide)))
+    wide = node.convert(node.op("max", distance, 1), "f32")
+    ratio = node.op("log", node.op("div", wide, exact))
     scale = (buckets - exact) / math.log(node.integer("max_distance", 128) / exact)
-    steps = node.convert(node.op("mul", ratio, node.fill(scale, like=ratio)), "i32")
-    far = node.op("add", steps, node.fill(exact, like=steps))
-    far = node.op("min", far, node.fill(buckets - 1, like=far))
-    is_near = node.compare("lt", distance, node.fill(exact, like=distance))
+    steps = node.convert(node.op("mul", ratio, scale), "i32")
+    far = node.op("add", steps, exact)
+    far = node.op("min", far, buckets - 1)
+    is_near = node.compare("lt", distance, exact)
     return node.op("add", first, node.op("select", is_near, distance, far))
 
 

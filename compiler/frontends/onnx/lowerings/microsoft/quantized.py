@@ -136,7 +136,7 @@ def _scaled(node: Node, total: Value, a: Value, b: Value, alpha: float = 1.0) ->
     a, b = (node.reshape(x, ()) if dims.product(shape_of(x)) == 1 else x for x in (a, b))
     factor = node.op("mul", *node.broadcast(node.convert(a, "f32"), node.convert(b, "f32")))
     if alpha != 1:
-        factor = node.op("mul", factor, node.fill(alpha, like=factor))
+        factor = node.op("mul", factor, alpha)
     return node.op("mul", node.convert(total, "f32"), node.broadcast_to(factor, shape_of(total)))
 
 

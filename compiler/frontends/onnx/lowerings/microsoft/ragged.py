@@ -94,9 +94,9 @@ class Samples:
     def _at(self, place: Value, text: Value, start: Value) -> Value:
         """Those at places of texts that begin there; negative ones are of the past."""
         node, kept = self.node, self.kept
-        before = node.op("mul", text, node.fill(kept, like=text))
+        before = node.op("mul", text, kept)
         before = add(node, before, node.size(self.spans.total + kept))
-        now = node.compare("ge", place, node.fill(0, like=place))
+        now = node.compare("ge", place, 0)
         row = node.op("add", node.op("select", now, start, before), place)
         return node.op("take", self.rows, row, axis=0, mode="clamp")
 
@@ -104,7 +104,7 @@ class Samples:
         """What stands so many places in front of each token."""
         node, spans = self.node, self.spans
         start = node.op("take", spans.starts, spans.text, axis=0, mode="clamp")
-        place = node.op("sub", spans.place, node.fill(step, like=spans.place))
+        place = node.op("sub", spans.place, step)
         return self._at(place, spans.text, start)
 
     def last(self) -> Value:
@@ -115,7 +115,7 @@ class Samples:
             node.op("broadcast", each, shape=shape, dimensions=(0,))
             for each in (self.spans.counts, self.spans.starts)
         )
-        place = node.op("add", node.op("sub", count, node.fill(self.kept, like=count)), step)
+        place = node.op("add", node.op("sub", count, self.kept), step)
         return node.transpose(self._at(place, text, start), (0, 2, 1))
 
 
@@ -140,7 +140,7 @@ def paged_attention(node: Node) -> tuple[Value, Value, Value]:
         q, k = rotated(node, q, k, (node.input(8), node.input(9)), _as_batch(node, places))
     tokens = Blocks(node.builder, spans, places, table)
     if not node.integer("is_causal", 1):
-        last = node.op("sub", counts, node.fill(1, like=counts))
+        last = node.op("sub", counts, 1)
         tokens.places = node.op("take", last, spans.text, axis=0, mode="clamp")
     q, k, v = (node.reshape(each, shape_of(each)[1:]) for each in (q, k, v))
     (keys, seen_keys), (values, seen_values) = (
@@ -185,7 +185,7 @@ def _mask(node: Node, ends: Value, keys: Dim, window: int) -> Value:
     ends = node.op("broadcast", ends, shape=shape, dimensions=(0, 1))
     allowed = node.compare("lt", key, ends)
     if window:
-        first = node.op("sub", ends, node.fill(window, like=ends))
+        first = node.op("sub", ends, window)
         allowed = node.op("and", allowed, node.compare("ge", key, first))
     mask = mask_of(node, allowed, node.full(0, "f32", ()))
     return node.reshape(mask, (shape[0], 1, *shape[1:]))
@@ -197,7 +197,7 @@ def _check_room(node: Node, past: Value, counts: Value, room: Dim) -> None:
     if key not in node.remembered:
         is_outside = node.op(
             "or",
-            node.compare("lt", past, node.fill(0, like=past)),
+            node.compare("lt", past, 0),
             node.compare("gt", counts, node.broadcast_to(node.size(room), shape_of(counts))),
         )
         without = node.reduce(node.convert(is_outside, "i64"), [0], "add")

@@ -93,6 +93,6 @@ def _captured(node: Node, spans: Spans, line: _Line) -> Value | None:
     states = node.op(
         "concatenate", *(node.reshape(each, (*shape_of(each), 1)) for each in columns), axis=1
     )
-    states = node.op("sub", states, node.fill(pad, like=states))
+    states = node.op("sub", states, pad)
     found = captured(node, spans, states, node.input(9), capacity)
-    return node.op("add", found, node.fill(pad, like=found))
+    return node.op("add", found, pad)

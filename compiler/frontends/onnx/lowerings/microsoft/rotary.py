@@ -90,7 +90,7 @@ def _by_column(node: Node, rows: Sequence[Value], owner: Sequence[int]) -> Value
     """Each column of the one of `rows` that owns it."""
     result, numbers = rows[0], node.constant(owner, "i32")
     for at, each in enumerate(rows[1:], 1):
-        mine = node.compare("eq", numbers, node.fill(at, like=numbers))
+        mine = node.compare("eq", numbers, at)
         mine = node.broadcast_to(mine, shape_of(each))
         result = node.op("select", mine, each, result)
     return result

@@ -32,7 +32,7 @@ def sparse_attention(node: Node) -> tuple[Value | None, ...]:
     unsupported(size < 1 or heads % count != 0, f"its {heads} heads have {count} layouts")
 
     def seen(places: Value, keys: Dim) -> Value:
-        block = node.op("div", places, node.fill(size, like=places))
+        block = node.op("div", places, size)
         rows = node.op("take", layouts, block, axis=1, mode="clamp")
         rows = node.transpose(rows, (1, 0, 2, 3))
         batch, _, queries, _ = shape_of(rows)
@@ -43,7 +43,7 @@ def sparse_attention(node: Node) -> tuple[Value | None, ...]:
 
     total = node.convert(node.input(8), "i32")
     given = [node.optional(place) for place in (0, 1, 2, 3, 4)]
-    given.append(node.op("sub", total, node.fill(1, like=total)))
+    given.append(node.op("sub", total, 1))
     given += [node.optional(place) for place in (7, 9, 10)]
     return attend_grouped(node.replaced(node.opset, given, None), seen)[:3]
 
@@ -80,8 +80,8 @@ def longformer_attention(node: Node) -> Value:
         "sub", positions(node, (length, length), 0), positions(node, (length, length), 1)
     )
     near = node.op("abs", distance)
-    near = node.compare("le", near, node.fill(window, like=near))
-    chosen = node.compare("ne", chosen, node.fill(0, like=chosen))
+    near = node.compare("le", near, window)
+    chosen = node.compare("ne", chosen, 0)
     column = node.reshape(chosen, (batch, 1, 1, length))
     seen = node.op("or", *node.broadcast(near, column))
     results = []

@@ -78,15 +78,15 @@ def _long_ones(
     node: Node, data: Value, begins: Marks, ends: Marks, least: int
 ) -> tuple[Marks, Marks]:
     """The tokens of at least so many characters."""
-    high = node.op("and", data, node.fill(0xC0, like=data))
-    heads = node.convert(node.compare("ne", high, node.fill(0x80, like=high)), "i64")
+    high = node.op("and", data, 0xC0)
+    heads = node.convert(node.compare("ne", high, 0x80), "i64")
     heads = node.op("cumulative", heads, axis=1, kind="add")
     heads = node.op("pad", heads, node.size(0), low=(0, 1), high=(0, 0), interior=(0, 0))
     most = node.count(longest(node, counted(node, begins.marked)), "the count of tokens")
     first, last = (gathered(node, [each], most) for each in (begins, ends))
     read = (node.gather_along(heads, each, 1, "clamp") for each in (last, first))
     characters = node.op("sub", *read)
-    kept = node.compare("ge", characters, node.fill(least, like=characters))
+    kept = node.compare("ge", characters, least)
     rank = ranked(node, kept)
     return Marks(kept, rank, first), Marks(kept, rank, last)
 
@@ -100,20 +100,20 @@ def _framed(node: Node, rows: Strings, begins: Marks, ends: Marks, shape: Sequen
     mark = int(bool(node.integer("mark", 0)))
     columns = most + 2 * mark * dims.minimum(most, 1)
     first = node.fill(0, like=counts)
-    closing = node.op("add", counts, node.fill(1, like=counts))
+    closing = node.op("add", counts, 1)
     edges = []
     for marks, after in ((begins, 0), (ends, 1)):
         start = node.op("broadcast", rows.starts, shape=shape_of(marks.value), dimensions=(0,))
-        place = node.op("add", marks.place, node.fill(mark, like=marks.place))
+        place = node.op("add", marks.place, mark)
         put = [Marks(marks.marked, place, node.op("add", start, marks.value))]
         for text, column in ((1, first), (2, closing)) if mark else ():
             begin = take_strings(node, constants, node.fill(text, like=column)).starts
-            value = node.op("add", begin, node.fill(after, like=begin))
+            value = node.op("add", begin, after)
             every = node.full(1, "i1", shape_of(column))
             put.append(Marks(*(node.reshape(x, (*shape_of(x), 1)) for x in (every, column, value))))
         edges.append(gathered(node, put, columns))
     column = node.op("iota", dtype=type_of(counts).dtype, shape=shape_of(edges[0]), axis=1)
-    used = node.op("add", counts, node.fill(2 * mark, like=counts))
+    used = node.op("add", counts, 2 * mark)
     used = node.op("broadcast", used, shape=shape_of(column), dimensions=(0,))
     is_used = node.compare("lt", column, used)
     filling = take_strings(node, constants, node.fill(0, like=column))

@@ -32,7 +32,7 @@ def block_repeats(
     repeats = node.full(True, "i1", (batch, count))
 
     def run(place: int) -> Value:
-        at = node.op("add", starts, node.fill(place, like=starts))
+        at = node.op("add", starts, place)
         return node.op("take", tokens, at, axis=1, mode="clamp")
 
     for place in range(size - 1):
@@ -85,11 +85,11 @@ def _ends_of_run(node: Node, source: Value, tokens: Value, size: int) -> tuple[V
     fits = node.compare("ge", node.size(last), node.constant(size, "i64"))
     hit = node.broadcast_to(fits, (count,))
     for each in range(size):
-        at = node.op("add", place, node.fill(each, like=place))
+        at = node.op("add", place, each)
         found = node.op("take", source, at, axis=0, mode="clamp")
         wanted = node.op("take", tokens, node.size(last - size + each), axis=0, mode="clamp")
         same = node.compare("eq", found, node.broadcast_to(wanted, (count,)))
         hit = node.op("and", hit, same)
     hits = node.convert(hit, "i64")
-    ends = node.op("mul", hits, node.op("add", place, node.fill(size, like=place)))
+    ends = node.op("mul", hits, node.op("add", place, size))
     return node.reduce(ends, [0], "add"), node.reduce(hits, [0], "add")

@@ -46,7 +46,7 @@ class Beams:
         """All rows of a text are equal at first, so only the first one counts."""
         shape = (self.batch, self.width)
         place = node.op("iota", dtype=_I32, shape=shape, axis=1)
-        is_first = node.compare("eq", place, node.fill(0, like=place))
+        is_first = node.compare("eq", place, 0)
         zero, low = (node.full(each, "f32", shape) for each in (0.0, -1e9))
         return [
             node.full(False, "i1", (self.batch,)),
@@ -135,7 +135,7 @@ class Beams:
         can become better, or nobody asks."""
         batch, width = self.batch, self.width
         worst = node.reshape(node.sliced(best, -1, width - 1, width), (batch,))
-        full = node.compare("gt", worst, node.fill(-math.inf, like=worst))
+        full = node.compare("gt", worst, -math.inf)
         if not self._stops_early:
             greatest = node.reshape(node.sliced(score, -1, 0, 1), (batch,))
             full = node.op("and", full, node.compare("ge", worst, greatest))

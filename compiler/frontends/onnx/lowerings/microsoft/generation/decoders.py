@@ -99,7 +99,7 @@ class _Causal:
     def first(self, node: Node) -> tuple[Value, list[Value]]:
         tokens, request = self.prompt, self._request
         batch = shape_of(tokens)[0]
-        text = node.compare("ne", tokens, node.fill(request.pad, like=tokens))
+        text = node.compare("ne", tokens, request.pad)
         text = node.convert(text, "i32")
         given = request.optional("attention_mask")
         mask = text if given is None else given
@@ -205,5 +205,5 @@ class _Encoded:
 
 def _mask(node: Node, tokens: Value, pad: int) -> Value:
     """0 for the padding in front of a text; one behind it may mean its end."""
-    is_text = node.convert(node.compare("ne", tokens, node.fill(pad, like=tokens)), "i32")
+    is_text = node.convert(node.compare("ne", tokens, pad), "i32")
     return node.op("cumulative", is_text, axis=1, kind="max")

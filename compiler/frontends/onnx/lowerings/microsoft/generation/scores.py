@@ -47,7 +47,7 @@ class Scores:
             scores = self._not_yet_ended(node, scores, node.size(shape_of(tokens)[1]))
         heat = request.node.number("temperature", 1.0)
         if heat not in (0.0, 1.0):
-            scores = node.op("div", scores, node.fill(heat, like=scores))
+            scores = node.op("div", scores, heat)
         if self._present is not None:
             factor = node.fill(request.node.number("presence_penalty", 0.0), like=scores)
             present = node.convert(self._present, "f32")
@@ -66,7 +66,7 @@ class Scores:
             index_vector_dim=2, kind="max", mode="skip",
         )  # fmt: skip
         factor = node.broadcast_to(self._penalty, shape)
-        is_negative = node.compare("lt", scores, node.fill(0, like=scores))
+        is_negative = node.compare("lt", scores, 0)
         multiplied, divided = (node.op(each, scores, factor) for each in ("mul", "div"))
         penalized = node.op("select", is_negative, multiplied, divided)
         return node.op("select", node.convert(seen, "i1"), penalized, scores)
@@ -76,7 +76,7 @@ class Scores:
         assert self._least_length is not None
         shape = shape_of(scores)
         token = node.op("iota", dtype=dtype("i32"), shape=shape, axis=1)
-        is_end = node.compare("eq", token, node.fill(self._request.eos, like=token))
+        is_end = node.compare("eq", token, self._request.eos)
         is_short = node.broadcast_to(node.compare("lt", length, self._least_length), shape)
         blocked = node.op("and", is_end, is_short)
         return node.op("select", blocked, node.fill(LEAST, like=scores), scores)
@@ -113,12 +113,12 @@ class Nucleus:
         likely = lower_as(node, "Softmax", [scores], {"axis": 1})
         sums = node.op("cumulative", likely, axis=1, kind="add", exclusive=is_custom)
         if is_custom:
-            kept = node.compare("le", sums, node.fill(share, like=sums))
+            kept = node.compare("le", sums, share)
         else:
             place = node.op("iota", dtype=dtype("i64"), shape=(batch, count), axis=1)
             stay = node.size(count - max(self._node.integer("min_tokens_to_keep", 0), 1))
             stays = node.compare("ge", place, node.broadcast_to(stay, (batch, count)))
-            kept = node.compare("gt", sums, node.fill(np.float32(1) - np.float32(share), like=sums))
+            kept = node.compare("gt", sums, np.float32(1) - np.float32(share))
             kept = node.op("or", kept, stays)
         least = node.fill(self._node.number("filter_value", -1e20), like=scores)
         place = classes_at(
@@ -131,7 +131,7 @@ class Nucleus:
         row = node.op("iota", dtype=dtype("u32"), shape=(batch,), axis=0)
         key = self._seed, node.convert(step, "u32")
         word, _ = threefry(node.builder, key, (row, node.fill(0, like=row)))
-        word = node.op("shift_right_logical", word, node.fill(8, like=word))
+        word = node.op("shift_right_logical", word, 8)
         fraction = node.convert(word, "f32")
-        fraction = node.op("mul", fraction, node.fill(2.0**-24, like=fraction))
+        fraction = node.op("mul", fraction, 2.0**-24)
         return node.reshape(fraction, (batch, 1))

@@ -60,7 +60,7 @@ def _search(request: Request, nucleus: Nucleus | None = None) -> Value:
             chosen = node.op("arg_max", logits, axis=1, dtype=dtype("i32"))
         else:
             chosen = nucleus.drawn(node, logits, step or node.constant(0, "i64"))
-        done = node.op("or", done, node.compare("eq", chosen, node.fill(request.eos, like=chosen)))
+        done = node.op("or", done, node.compare("eq", chosen, request.eos))
         chosen = node.op("select", done, node.fill(request.pad, like=chosen), chosen)
         return appended(node, tokens, chosen), done
 

@@ -4,9 +4,10 @@ Starting a compiler and reading the headers takes longer than compiling a small 
 share a file up to a length, a variant with one file is compiled and linked by one command where
 the compiler can, and variants are built side by side. Equal kernels are compiled once. Results are
 cached by their source, the headers, the flags and the compiler's version. Of many kernels, those
-without products in tiles, or in words, are one object for all variants that differ in instructions
-for these, and those without vectors, and the checks of contracts, are one for all of a machine.
-Products with weights of f32 are files of their own: a compiler may take less time for these.
+without products in tiles or in words, which round no vectors to bf16, are one object for all
+variants that differ in instructions for these, and those without vectors, and the checks of
+contracts, are one for all of a machine. Products with weights of f32 are files of their own: a
+compiler may take less time for these.
 Kernels that are sure to have a file of their own are compiled while others are made. The same
 source and compiler give the same bytes, whatever the number of cores.
 """
@@ -398,6 +399,9 @@ class _File:
 _LEVELS = (0, 1, 2, 2, 3)
 """Of a variant, by kind."""
 
+_ROUNDS = re.compile(r"\b(store|store_partial|round)_bf16x16\(")
+"""Functions for which variants with products of bf16 have an instruction."""
+
 _LOOPS = re.compile("(i8|u8|i16|u16|f16|bf16)x|code$|gather$")
 """Parts that are shorter with -O3: vectors of narrow elements, and what goes lane by lane."""
 
@@ -462,7 +466,7 @@ def _named(prefix: str, text: str) -> tuple[str, str]:
 
 
 def _kind(kernel: PrintedKernel) -> int:
-    if "tiles" in kernel.parts:
+    if "tiles" in kernel.parts or _ROUNDS.search(kernel.text):
         return 0
     if not kernel.parts.isdisjoint(("dot2", "dot4", "half2")):
         return 1

@@ -208,10 +208,15 @@ def _qualified(scope: str, name: str) -> str:
 
 
 def read_metadata(module: Any) -> dict[str, Any]:
-    """What the compiler wrote into a C module."""
+    """What the compiler wrote into a C module. DataLoss: it is no JSON object."""
     info = lib.ingot_module_info(module)
     written = bytes(ffi.buffer(info.metadata, info.metadata_length))
-    found: dict[str, Any] = json.loads(written or b"{}")
+    try:
+        found = json.loads(written or b"{}")
+    except (RecursionError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise DataLoss(f"the module's metadata is no JSON object; {COPY_AGAIN}")
     return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ingot.hal.array import Array
-from ingot.hal.errors import InvalidArgument
+from ingot.hal.errors import DataLoss, InvalidArgument
 from ingot.hal.whole_file import read_arrays, write_arrays
 from ingot.runtime.model import Model
 from ingot.runtime.signature import Signature, Value
@@ -22,6 +22,9 @@ __all__ = [
     "sizes_of",
     "write_outputs",
 ]
+
+
+_SHOWN = 200  # characters of an argument, in messages
 
 
 def read_inputs(texts: Sequence[str], signature: Signature) -> dict[str, Any]:
@@ -36,7 +39,7 @@ def read_inputs(texts: Sequence[str], signature: Signature) -> dict[str, Any]:
     inputs: dict[str, Any] = {}
     for text in texts:
         if text.startswith("@") and text.endswith(".npz") and ",@" not in text:
-            inputs |= read_arrays(text[1:])
+            inputs |= _read_named(text[1:])
             continue
         name, separator, value = text.partition("=")
         if not separator or name not in names:
@@ -50,6 +53,13 @@ def read_inputs(texts: Sequence[str], signature: Signature) -> dict[str, Any]:
         else:
             inputs[name] = read_arrays(value[1:])
     return inputs
+
+
+def _read_named(path: str) -> dict[str, Any]:
+    found = read_arrays(path)
+    if not isinstance(found, dict):
+        raise DataLoss(f"'{path}' holds one array and no names: call it .npy")
+    return found
 
 
 def _read_list(text: str) -> list[Any]:
@@ -74,9 +84,10 @@ def _next_name(text: str, names: list[str], inputs: Mapping[str, Any], signature
 def _parse(name: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (RecursionError, ValueError):  # the latter also of numbers of too many digits
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
         raise InvalidArgument(
-            f"--input {name}={text}: not a number or JSON list; for a file write {name}=@FILE.npy"
+            f"--input {name}={shown}: not a number or JSON list; for a file write {name}=@FILE.npy"
         ) from None
 
 
@@ -133,7 +144,10 @@ def known_sizes(sizes: Mapping[str, int], metadata: Mapping[str, Any]) -> dict[s
     from ingot.compiler.ir.renamed_dims import sizes_of_symbols
     from ingot.compiler.vm.read_module import read_dim
 
-    renamed = {name: read_dim(text) for name, text in metadata.get("dims", {}).items()}
+    written = metadata.get("dims", {})
+    if not isinstance(written, dict) or not all(isinstance(each, str) for each in written.values()):
+        raise DataLoss("the module's metadata names its dims in another form: compile it again")
+    renamed = {name: read_dim(text) for name, text in written.items()}
     try:
         return sizes_of_symbols(sizes, renamed)
     except ValueError as error:

@@ -38,7 +38,7 @@ LINES = {
     "csrc/vm": 2330,
     "hal": 2890,
     "runtime": 3260,
-    "python/ingot": 4140,
+    "python/ingot": 4160,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 1835,
     "python/ingot/onnxruntime": 1660,

@@ -125,6 +125,11 @@ def test_failures_are_one_line(failing: Callable[..., str], pair: str, tmp_path:
     assert "write a=@FILE.npy" in failing("run", pair, "--input", "a=x.npy")
     assert "there is no file 'x.npy'" in failing("run", pair, "--input", "a=@x.npy")
     assert "is no .npy or .npz file" in failing("run", pair, "--input", f"a=@{pair}")
+    assert "write a=@FILE.npy" in failing("run", pair, "--input", "a=" + "[" * 50_000)
+    assert "write a=@FILE.npy" in failing("run", pair, "--input", "a=" + "9" * 5000)
+    with open(unnamed := tmp_path / "one.npz", "wb") as file:
+        np.save(file, np.zeros(2, np.float32))
+    assert "holds one array and no names" in failing("run", pair, "--input", f"@{unnamed}")
     texts = ["--input", "1", "--input", "2", "--input", "3"]
     assert "every argument of main" in failing("run", pair, *texts)
     assert "write NAME=SIZE" in failing("bench", pair, "--dim", "n")

@@ -14,6 +14,7 @@ import pytest
 import ingot
 from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.spec import layout
+from ingot.inputs import random_inputs
 from ingot.runtime import program
 from tests.support.assembler import Assembler, add_copy, copy_module
 from tests.support.mutations import sections_of, with_checksums
@@ -158,6 +159,18 @@ def test_any_flipped_byte_is_refused() -> None:
         damaged[at] ^= 0x10
         with pytest.raises((ingot.DataLoss, ingot.Incompatible)):
             ingot.load(damaged, verify=True)
+
+
+@pytest.mark.parametrize("text", [b"[" * 9, b"[1]", b"null", b'{"dims":3}'])
+def test_metadata_of_another_form_are_refused(text: bytes) -> None:
+    data = bytearray(copy_module())
+    kind = layout().constants["INGOT_SECTION_METADATA"]
+    (section,) = (each for each in sections_of(data) if each["kind"] == kind)
+    start, length = section["offset"], section["length"]
+    data[start : start + length] = text.ljust(length)
+    model = ingot.load(with_checksums(data))
+    with pytest.raises(ingot.DataLoss, match="the module's metadata"):
+        random_inputs(model, model.signature, {})
 
 
 def test_newer_version_is_incompatible() -> None:

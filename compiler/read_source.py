@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ingot.compiler import ir
 from ingot.compiler.chain import Chain, join
@@ -135,7 +135,7 @@ def _read(source: Any, options: _Options) -> ir.Module:
         kind = file_kind(data[:START_LENGTH])
         return _read_bytes(data, kind, options)
     if isinstance(source, str) and _TEXT.match(source):
-        return _parse(source.encode(errors="surrogatepass"), options)
+        return _read_text(source.encode(errors="surrogatepass"), options)
     if isinstance(source, (str, os.PathLike)):
         return _read_file(Path(source), options)
     if package == "onnx" and type(source).__name__ == "ModelProto":
@@ -261,10 +261,11 @@ def _read_file(path: Path, options: _Options) -> ir.Module:
     shown = f"'{path}'" if len(str(path)) <= 255 else f"'{str(path)[:80]}...'"
     try:
         with open_regular(path) as file:
-            kind = file_kind(file.read(START_LENGTH), path.name)
-            file.seek(0, os.SEEK_END)  # what is buffered would be joined to the rest, in a copy
-            file.seek(0)
-            data = file.read() if kind is TEXT else None
+            start = file.read(START_LENGTH)
+            kind = file_kind(start, path.name)
+            if kind is TEXT:
+                file.seek(0)
+                return _read_text(file, options) if start else _read_bytes(start, kind, options)
     except InvalidArgument:
         if not path.is_dir():
             raise
@@ -278,8 +279,6 @@ def _read_file(path: Path, options: _Options) -> ir.Module:
             f"{shown} cannot be read ({error.strerror}): pass the path of a model, or its bytes"
         ) from None
     _check_kind(kind, shown)
-    if data is not None:
-        return _read_bytes(data, kind, options)
     if kind is ARTIFACT:
         read = partial(_read_stablehlo, options=options)
         return import_whole(KeptFile(partial(open_regular, path.absolute()), shown), read)
@@ -308,7 +307,7 @@ def _read_bytes(data: bytes, kind: FileKind | None, options: _Options) -> ir.Mod
             "its path"
         )
     if kind is TEXT:
-        return _parse(data, options)
+        return _read_text(data, options)
     return _read_onnx(data, options)
 
 
@@ -367,14 +366,17 @@ def _check_outputs(options: _Options) -> None:
         )
 
 
-def _parse(text: bytes, options: _Options) -> ir.Module:
+def _read_text(text: bytes | BinaryIO, options: _Options) -> ir.Module:
     from ingot.compiler.frontends.stablehlo.reading.text import artifact_of_text, is_mlir_text
     from ingot.compiler.ir.parser import parse
 
     if is_mlir_text(text):
-        return _read_stablehlo(artifact_of_text(text), options)
+        return import_whole(artifact_of_text(text), partial(_read_stablehlo, options=options))
     _check_capacity(options)
     _check_outputs(options)
+    if not isinstance(text, bytes):
+        text.seek(0)
+        text = text.read()
     try:
         return parse(text.decode())
     except UnicodeDecodeError as error:

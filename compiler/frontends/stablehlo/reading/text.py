@@ -6,16 +6,23 @@ what comes back are the bytes of a portable artifact, which are checked as those
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, BinaryIO
+from weakref import finalize
 
+from ingot.compiler.frontends.kept_file import KeptFile
 from ingot.hal.errors import CompileError, Unsupported
 
 __all__ = ["artifact_of_text", "is_mlir_text"]
 
 _DIALECTS = re.compile(rb"\bfunc\.func\b|\b(stablehlo|mhlo|chlo)\.\w")
+_PIECE, _LONGEST_NAME = 1 << 20, 64
 _SECONDS = 120
 _NO_JAXLIB, _REFUSED = 3, 4
 # The folder that a user is in may hold anything, also a file called jaxlib.py.
@@ -53,40 +60,60 @@ with ir.Context() as context, ir.Location.unknown():
 """
 
 
-def is_mlir_text(text: bytes) -> bool:
-    """Whether a text names ops of MLIR's dialects, which Ingot's own does not have."""
-    return _DIALECTS.search(text) is not None
+def is_mlir_text(text: bytes | BinaryIO) -> bool:
+    """Whether a text, or what is left of a file, names ops of MLIR's dialects, which Ingot's own
+    does not have."""
+    if isinstance(text, bytes):
+        return _DIALECTS.search(text) is not None
+    before = b""
+    while piece := text.read(_PIECE):
+        if is_mlir_text(before + piece):
+            return True
+        before = piece[-_LONGEST_NAME:]
+    return False
 
 
-def artifact_of_text(text: bytes) -> bytes:
-    """The portable artifact of a module as text, in the pretty or the generic form. Neither is
-    copied on its way: weights are in both.
+def artifact_of_text(text: bytes | BinaryIO) -> KeptFile:
+    """The portable artifact of a module as text, all of a file or bytes, in the pretty or the
+    generic form: in a file, for weights are in both, which goes with what is returned.
 
     CompileError: it is no such text, or the parser did not end or not survive. Unsupported: jaxlib
     is not installed, or too old.
     """
+    try:
+        with ExitStack() as stack:
+            output = stack.enter_context(tempfile.TemporaryFile())
+            _parse(text, output)
+            artifact = KeptFile(partial(_opened, output), "the artifact of the MLIR text")
+            stack.pop_all()
+    except OSError as error:
+        raise CompileError(f"the MLIR text cannot be read: {error}") from None
+    finalize(artifact, output.close)
+    return artifact
+
+
+def _opened(file: BinaryIO) -> BinaryIO:
+    return os.fdopen(os.dup(file.fileno()), "rb")
+
+
+def _parse(text: bytes | BinaryIO, output: BinaryIO) -> None:
+    """Write the artifact. Raises as `artifact_of_text`."""
+    given: dict[str, Any] = {"input": text}
+    if not isinstance(text, bytes):
+        os.lseek(text.fileno(), 0, os.SEEK_SET)
+        given = {"stdin": text}
     command = [sys.executable, "-c", _PROGRAM]
     try:
-        with tempfile.TemporaryFile() as output:
-            done = subprocess.run(
-                command,
-                input=text,
-                stdout=output,
-                stderr=subprocess.PIPE,
-                timeout=_SECONDS,
-                check=False,
-            )
-            output.seek(0)
-            artifact = output.read()
+        done = subprocess.run(
+            command, **given, stdout=output, stderr=subprocess.PIPE, timeout=_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         raise CompileError(
             f"the MLIR text was not read in {_SECONDS} s: pass the bytes that "
             "jax.export.export(...)(...).serialize() gives"
         ) from None
-    except OSError as error:
-        raise CompileError(f"the MLIR text cannot be read: {error}") from None
-    if done.returncode == 0 and artifact:
-        return artifact
+    if done.returncode == 0 and os.fstat(output.fileno()).st_size:
+        return
     if done.returncode == _NO_JAXLIB:
         raise Unsupported(
             "MLIR text is read by the parser of jaxlib 0.6 or newer, which is not installed: pip "

@@ -1,4 +1,4 @@
-/* Executables: creation, counting, the choice of the variant, and the variant for the host. */
+/* Executables: creation, the choice of the variant, and the variant for the host. */
 #include <string.h>
 
 #include "base/text.h"
@@ -71,22 +71,17 @@ ingot_status_t ingot_hal_executable_create(ingot_device_t *device,
   ingot_status_t status = device->vtable->executable_create(device, description, &executable);
   if (!status) status = ingot_hal_load_host_entries(executable, description);
   if (status) {
-    ingot_hal_executable_release(executable);
+    ingot_hal_executable_destroy(executable);
     return ingot_status_prefix(status, "kernels '%s'", description->name);
   }
   *out_executable = executable;
   return NULL;
 }
 
-void ingot_hal_executable_retain(ingot_hal_executable_t *executable) {
-  ingot_reference_count_retain(&executable->references);
-}
-
-void ingot_hal_executable_release(ingot_hal_executable_t *executable) {
-  if (executable && ingot_reference_count_release(&executable->references)) {
-    ingot_hal_executable_release(executable->host);
-    executable->vtable->destroy(executable);
-  }
+void ingot_hal_executable_destroy(ingot_hal_executable_t *executable) {
+  if (!executable) return;
+  ingot_hal_executable_destroy(executable->host);
+  executable->vtable->destroy(executable);
 }
 
 bool ingot_hal_device_runs(const ingot_device_t *device, const char *format, uint64_t features) {

@@ -286,7 +286,6 @@ typedef struct ingot_hal_entry_t {
 
 struct ingot_hal_executable_t {
   const ingot_hal_executable_vtable_t *vtable;
-  ingot_reference_count_t references;
   uint32_t entry_count;
   ingot_device_t *device;
   ingot_hal_entry_t *entries;
@@ -301,8 +300,7 @@ struct ingot_hal_executable_t {
 ingot_status_t ingot_hal_executable_create(ingot_device_t *device,
                                            const ingot_hal_executable_description_t *description,
                                            ingot_hal_executable_t **out_executable);
-void ingot_hal_executable_retain(ingot_hal_executable_t *executable);
-void ingot_hal_executable_release(ingot_hal_executable_t *executable);
+void ingot_hal_executable_destroy(ingot_hal_executable_t *executable);
 
 /* -- queue ------------------------------------------------------------------------------- */
 

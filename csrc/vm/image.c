@@ -102,7 +102,7 @@ void ingot_vm_image_deinitialize(ingot_vm_image_t *image) {
   if (!image->module) return; /* never initialized */
   const ingot_allocator_t *allocator = image_allocator(image);
   for (uint32_t i = 0; image->executables && i < image->module->executable_count; ++i) {
-    ingot_hal_executable_release(image->executables[i]);
+    ingot_hal_executable_destroy(image->executables[i]);
   }
   ingot_hal_buffer_release(image->constants);
   ingot_release_memory(allocator, image->natives);

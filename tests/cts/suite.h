@@ -80,7 +80,7 @@ static inline void suite_run_device(const char *uri, uint32_t variant_count,
       suite.executable->entries[0].host_reason[0] || strcmp(suite.device->target, "cpu") == 0;
   RUN_TESTS();
   ingot_hal_queue_destroy(suite.queue);
-  ingot_hal_executable_release(suite.executable);
+  ingot_hal_executable_destroy(suite.executable);
   ingot_hal_device_release(suite.device);
   ingot_hal_instance_release(suite.instance);
 }

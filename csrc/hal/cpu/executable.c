@@ -131,7 +131,6 @@ ingot_status_t ingot_hal_cpu_executable_create(
   ingot_hal_cpu_executable_t *executable = memory;
   executable->base.vtable = &ingot_cpu_executable_vtable;
   executable->base.device = device;
-  ingot_reference_count_initialize(&executable->base.references);
   ingot_status_t status = ingot_cpu_executable_load(executable, description);
   if (status) {
     ingot_cpu_executable_free(executable);

@@ -265,11 +265,10 @@ ingot_status_t ingot_opencl_executable_create(ingot_device_t *device,
   ingot_opencl_executable_t *executable = memory;
   executable->base.vtable = &ingot_opencl_executable_vtable;
   executable->base.device = device;
-  ingot_reference_count_initialize(&executable->base.references);
   ingot_mutex_initialize(&executable->mutex);
   ingot_status_t status = ingot_opencl_executable_load(executable, description);
   if (status) {
-    ingot_hal_executable_release(executable->base.host);
+    ingot_hal_executable_destroy(executable->base.host);
     ingot_opencl_executable_free(executable);
     return status;
   }

@@ -192,7 +192,7 @@ TEST(linked_kernels_serve_their_executable) {
   EXPECT_OK(ingot_hal_executable_create(device, &description, &executable));
   if (executable) EXPECT_TEXT(executable->variant_name, "static");
   if (executable) EXPECT_EQUAL(executable->entries[KERNEL_COUNT].tile[1], 3);
-  ingot_hal_executable_release(executable);
+  ingot_hal_executable_destroy(executable);
   executable = NULL;
   description.entry_count = 3;
   EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
@@ -278,7 +278,7 @@ TEST(profiling_names_the_kernels) {
   EXPECT(address > 4096 && length > 0 && length < 65536);
   (void)unlink(path);
   test_object_free(&map);
-  ingot_hal_executable_release(executable);
+  ingot_hal_executable_destroy(executable);
   ingot_hal_device_release(device);
   test_object_free(&object);
 }

@@ -131,7 +131,7 @@ static ingot_status_t make_place(const char *uri, const ingot_thread_pool_t *poo
 }
 
 static void release_place(place_t *place) {
-  ingot_hal_executable_release(place->executable);
+  ingot_hal_executable_destroy(place->executable);
   ingot_device_release(place->device);
   ingot_instance_release(place->instance);
 }

@@ -21,7 +21,7 @@ static bool load_cached(const char *folder, const test_opencl_parts_t *parts,
   if (executable && out_is_quarantined) {
     *out_is_quarantined = executable->entries[KERNEL_ADD].host_reason[0] != 0;
   }
-  ingot_hal_executable_release(executable);
+  ingot_hal_executable_destroy(executable);
   ingot_hal_device_release(cached);
   test_object_free(&object);
   return is_from_cache;

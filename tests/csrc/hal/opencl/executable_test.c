@@ -45,7 +45,7 @@ TEST(damaged_tables_never_lead_outside) {
       refused += ingot_status_code(status) == INGOT_STATUS_DATA_LOSS ||
                  ingot_status_code(status) == INGOT_STATUS_INCOMPATIBLE;
       ingot_status_free(status);
-      ingot_hal_executable_release(executable);
+      ingot_hal_executable_destroy(executable);
       memcpy(object.data + offset, &saved, 4);
     }
   }
@@ -149,7 +149,7 @@ TEST(kernels_beyond_the_device_run_on_the_host_and_say_why) {
     EXPECT(strstr(last_warning, "kernel 'add' of layer 'layer/Add' runs on the host: ") != NULL);
     EXPECT_OK(add_halves(executable, &sum));
     EXPECT(sum == 0.75f);
-    ingot_hal_executable_release(executable);
+    ingot_hal_executable_destroy(executable);
     executable = NULL;
     EXPECT_STATUS(load_parts(&parts, false, &executable), UNSUPPORTED,
                   "kernel 'add' of layer 'layer/Add' cannot run on this device (");
@@ -172,7 +172,7 @@ TEST(binding_within_an_element_is_refused) {
                                    .workload = {1, 1, 1}};
   EXPECT_STATUS(ingot_hal_queue_dispatch(queue, &dispatch), INVALID_ARGUMENT,
                 "binding 1: it begins at byte 6");
-  ingot_hal_executable_release(executable);
+  ingot_hal_executable_destroy(executable);
   executable = NULL;
   /* Bytes that are read in words. */
   ingot_opencl_binding_t words[64];
@@ -186,7 +186,7 @@ TEST(binding_within_an_element_is_refused) {
                 "expected a multiple of the 4 bytes that are read at once");
   ingot_hal_buffer_release(buffer);
   ingot_hal_queue_destroy(queue);
-  ingot_hal_executable_release(executable);
+  ingot_hal_executable_destroy(executable);
 }
 
 TEST(kernels_are_built_with_wide_indices_when_they_are_asked_for) {
@@ -199,7 +199,7 @@ TEST(kernels_are_built_with_wide_indices_when_they_are_asked_for) {
   EXPECT_OK(ingot_opencl_executable_kernel(opencl, KERNEL_ADD, INGOT_OPENCL_WIDE, &wide));
   EXPECT_OK(ingot_opencl_executable_kernel(opencl, KERNEL_ADD, INGOT_OPENCL_WIDE, &again));
   EXPECT(narrow != NULL && wide != NULL && wide != narrow && wide == again);
-  ingot_hal_executable_release(executable);
+  ingot_hal_executable_destroy(executable);
 }
 
 /* What the echo kernel says of its call; element 5 is how wide its indices are. */
@@ -245,7 +245,7 @@ TEST(operand_of_more_than_two_to_the_30_elements_takes_wide_indices) {
   ingot_hal_buffer_release(target);
   ingot_hal_buffer_release(large);
   ingot_hal_queue_destroy(queue);
-  ingot_hal_executable_release(executable);
+  ingot_hal_executable_destroy(executable);
 }
 
 TEST(large_constant_takes_wide_indices) {
@@ -267,7 +267,7 @@ TEST(large_constant_takes_wide_indices) {
   }
   ingot_hal_buffer_release(target);
   ingot_hal_queue_destroy(queue);
-  ingot_hal_executable_release(executable);
+  ingot_hal_executable_destroy(executable);
 }
 
 /* -- self-test ------------------------------------------------------------------------------- */
@@ -309,7 +309,7 @@ TEST(long_grid_is_several_launches) {
     ingot_hal_buffer_release(binding.buffer);
   }
   ingot_hal_queue_destroy(queue);
-  ingot_hal_executable_release(executable);
+  ingot_hal_executable_destroy(executable);
 }
 
 TEST(right_kernel_passes_its_test) {
@@ -326,7 +326,7 @@ TEST(right_kernel_passes_its_test) {
     EXPECT_TEXT(executable->entries[KERNEL_ADD].host_reason, "");
     EXPECT_OK(add_halves(executable, &sum));
     EXPECT(sum == 0.75f);
-    ingot_hal_executable_release(executable);
+    ingot_hal_executable_destroy(executable);
   }
 }
 
@@ -346,7 +346,7 @@ TEST(wrong_kernel_is_quarantined_and_the_host_computes) {
     EXPECT(strstr(last_warning, "computes it wrong") != NULL);
     EXPECT_OK(add_halves(executable, &sum));
     EXPECT(sum == 0.75f);
-    ingot_hal_executable_release(executable);
+    ingot_hal_executable_destroy(executable);
     free(source);
   }
 }
@@ -363,7 +363,7 @@ TEST(difference_within_the_tolerance_or_of_a_workspace_is_right) {
     bindings[2].tolerance = tolerances[t];
     REQUIRE_OK(load_parts(&parts, true, &executable));
     EXPECT_EQUAL(executable->entries[KERNEL_ADD].host_reason[0] == 0, t > 0);
-    ingot_hal_executable_release(executable);
+    ingot_hal_executable_destroy(executable);
   }
   free(source);
 }
@@ -386,7 +386,7 @@ TEST(test_data_are_numbers_of_the_dtype) {
     bindings[0].fill = fills[f];
     REQUIRE_OK(load_parts(&parts, true, &executable));
     EXPECT_TEXT(executable->entries[KERNEL_COUNT].host_reason, "");
-    ingot_hal_executable_release(executable);
+    ingot_hal_executable_destroy(executable);
   }
   free(source);
 }
@@ -401,13 +401,13 @@ TEST(self_test_can_be_switched_off_and_needs_the_hosts_variant) {
   test_opencl_parts_t parts = parts_with_test(source, bindings, &test);
   REQUIRE_OK(load_parts(&parts, false, &executable));
   EXPECT_TEXT(executable->entries[KERNEL_ADD].host_reason, "");
-  ingot_hal_executable_release(executable);
+  ingot_hal_executable_destroy(executable);
   test_object_t object = test_opencl_object(&parts);
   REQUIRE_OK(
       ingot_hal_device_create(instance, "opencl://0?cache=off&self_test=off", NULL, &untested));
   REQUIRE_OK(load_on(untested, object.data, object.length, true, &executable));
   EXPECT_TEXT(executable->entries[KERNEL_ADD].host_reason, "");
-  ingot_hal_executable_release(executable);
+  ingot_hal_executable_destroy(executable);
   ingot_hal_device_release(untested);
   test_object_free(&object);
   free(source);

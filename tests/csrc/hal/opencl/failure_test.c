@@ -103,7 +103,7 @@ static void release_all(objects_t *objects) {
   ingot_hal_buffer_release(objects->foreign);
   ingot_hal_buffer_release(objects->buffer);
   ingot_hal_queue_destroy(objects->queue);
-  ingot_hal_executable_release(objects->executable);
+  ingot_hal_executable_destroy(objects->executable);
   ingot_hal_device_release(objects->wrapped);
   ingot_hal_device_release(objects->device);
   ingot_hal_instance_release(objects->instance);

@@ -249,7 +249,7 @@ def _log_to(base: int) -> Callable[..., Any]:
     def call(x: Any, /) -> ComplexTensor:
         parts = UNARY["log"](_numbers(), parts_of(x))
         trace, scale = current(), math.log(base)
-        real, imaginary = (trace.op("div", y, trace.fill(scale, like=y)) for y in parts)
+        real, imaginary = (trace.op("div", y, scale) for y in parts)
         return of_parts((real, imaginary))
 
     return call

@@ -146,7 +146,7 @@ def _counted(count: Dim, start: Any, step: Any, element: DType) -> Value:
     places = trace.op("iota", dtype=_I64, shape=(count,), axis=0)
     result = trace.convert(places, wide)
     if step != 1:
-        result = trace.op("mul", result, trace.fill(step, like=result))
+        result = trace.op("mul", result, step)
     if start != 0:
         first = trace.convert(value_of(start, wide), wide)
         result = trace.op("add", result, trace.broadcast_to(first, (count,)))
@@ -164,7 +164,7 @@ def linspace(
     count = num - 1 if endpoint else num
     places = trace.constant([place / max(count, 1) for place in range(num)], wide)
     first, last = (trace.convert(value_of(each, wide), wide) for each in (start, stop))
-    up, down = places, trace.op("sub", trace.fill(1, like=places), places)
+    up, down = places, trace.op("sub", 1, places)
     ends = [trace.broadcast_to(each, (num,)) for each in (first, last)]
     found = trace.op("add", trace.op("mul", ends[0], down), trace.op("mul", ends[1], up))
     return given(trace.convert(found, element))
@@ -176,7 +176,7 @@ def eye(n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None) ->
     trace = current()
     shape = (as_dim(n_rows), as_dim(n_rows if n_cols is None else n_cols))
     rows, columns = rows_and_columns(trace, shape)
-    shifted = trace.op("add", rows, trace.fill(k, like=rows))
+    shifted = trace.op("add", rows, k)
     return given(
         trace.convert(trace.compare("eq", shifted, columns), _element(dtype, default_float()))
     )

@@ -296,7 +296,7 @@ def remainder(x1: Any, x2: Any, /) -> Tensor:
     a, b = _numbers(x1, x2)
     rest = division.floor_remainder(trace, a, b)
     if type_of(rest).dtype.is_float:
-        nothing = trace.compare("eq", rest, trace.fill(0, like=rest))
+        nothing = trace.compare("eq", rest, 0)
         zero = value_of(copysign(given(trace.fill(0, like=rest)), given(b)))
         rest = trace.op("select", nothing, zero, rest)
     return given(rest)
@@ -356,7 +356,7 @@ def logaddexp(x1: Any, x2: Any, /) -> Tensor:
 def _doubled(a: Value) -> Value:
     """log(2 exp(a)), also where a is infinite."""
     trace = current()
-    return trace.op("add", a, trace.fill(math.log(2), like=a))
+    return trace.op("add", a, math.log(2))
 
 
 def _logarithm(x: Any, base: float) -> Tensor:
@@ -364,7 +364,7 @@ def _logarithm(x: Any, base: float) -> Tensor:
     value = floating(x)
     element = type_of(value).dtype
     wide = trace.op("log", trace.convert(value, "f32") if element.is_half else value)
-    scaled = trace.op("div", wide, trace.fill(math.log(base), like=wide))
+    scaled = trace.op("div", wide, math.log(base))
     return given(trace.convert(scaled, element))
 
 
@@ -384,7 +384,7 @@ def log10(x: Any, /) -> Tensor:
 def reciprocal(x: Any, /) -> Tensor:
     """1 / x."""
     value = floating(x)
-    return given(current().op("div", current().fill(1, like=value), value))
+    return given(current().op("div", 1, value))
 
 
 @public
@@ -396,7 +396,7 @@ def signbit(x: Any, /) -> Tensor:
 def _has_minus(value: Value) -> Value:
     trace = current()
     bits = trace.op("bitcast", value, dtype=dtype(f"i{type_of(value).dtype.bits}"))
-    return trace.compare("lt", bits, trace.fill(0, like=bits))
+    return trace.compare("lt", bits, 0)
 
 
 @public
@@ -460,4 +460,4 @@ def sigmoid(x: Any, /) -> Tensor:
 def relu(x: Any, /) -> Tensor:
     """x, or 0 where it is less."""
     value = _number(x)
-    return given(current().op("max", value, current().fill(0, like=value)))
+    return given(current().op("max", value, 0))

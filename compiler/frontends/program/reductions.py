@@ -126,7 +126,7 @@ def _variance(x: Value, axes: list[int], correction: float) -> Value:
     squares = trace.reduce(trace.op("mul", centered, centered), axes, "add")
     count = dims.product(shape_of(x)[axis] for axis in axes)
     left = trace.op("sub", trace.size(count, element), trace.full(correction, element, ()))
-    left = trace.op("max", left, trace.fill(0, like=left))
+    left = trace.op("max", left, 0)
     return trace.op("div", squares, trace.broadcast_to(left, shape_of(squares)))
 
 

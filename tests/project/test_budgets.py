@@ -24,7 +24,7 @@ LINES = {
     "compiler/frontends": 41420,
     "compiler/graph": 11140,
     "compiler/ir": 2303,
-    "compiler/kernels": 16240,
+    "compiler/kernels": 16300,
     "compiler/stream": 1648,
     "compiler/targets": 4985,
     "compiler/vm": 2623,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 124954
+IN_ALL = 125040
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

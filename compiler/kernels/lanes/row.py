@@ -23,6 +23,7 @@ from ingot.compiler.kernels.emit import Emitter
 from ingot.compiler.kernels.entry import finish_kernel
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lanes.strips import strips_of
 from ingot.compiler.kernels.loop import Index as LoopIndex
 from ingot.compiler.kernels.loop import LoopBuilder, dtype_of
 from ingot.compiler.kernels.row_plan import RowPlan, RowResult, in_place_rows, is_costly, plan_rows
@@ -50,8 +51,8 @@ _ALONE = 512
 costly values are. A softmax of 1024 x 1000 takes 385 us with AVX-512, four rows at a time 435."""
 
 _MOST_COLUMNS = 8
-"""Vectors of columns at a time: sums over the rows of 1024 x 1024 take 68 us with AVX-512, of 4
-vectors 100, of 16, which leaves a fourth of the workgroups, 64."""
+"""Vectors of columns at a time, but for those in strips: of 1024 rows of 1024 they take 68 us with
+AVX-512, by 4 vectors 100."""
 
 _TYPICAL_ROW = 8192
 """Elements up to which rows without a bound keep values: a softmax of 12 x 128 x 128 takes 52 us
@@ -107,11 +108,12 @@ class _Lowering:
         self.lanes = target.lanes(*dtypes)
         self.stages = 1 + max(each.stage for each in plan.reductions)
         self.flat = flat
+        self.strips = None if self.along else strips_of(plan, self.lanes, self.kept, self.reduced)
         self.together = self._choose_together()
         self.cached = self._choose_cached()
         self.grid = self._make_grid()
         self.slots: dict[tuple[Node, int], Value] = {}
-        self.scratch_length = 0
+        self.scratch_length = self.strips.scratch_length if self.strips else 0
         self.accumulators: list[Accumulator] = []  # of the pass, for all rows
 
     def _pass_nodes(self, stage: int) -> list[Node]:
@@ -164,6 +166,8 @@ class _Lowering:
             if heavy and self._is_long(_ALONE):
                 return 1
             return min(2 if heavy and self.target.register_count < 32 else 4, max(rows, 1))
+        if self.strips:
+            return self.strips.width // self.lanes
         extent = self.kept[-1].extent
         stages = [each.stage for each in self.plan.reductions]
         registers = _MOST_COLUMNS * 2 * max(map(stages.count, stages))  # with what is added
@@ -228,6 +232,8 @@ class _Lowering:
                     for each in range(self.together)
                 ]
                 self._rows([{**places, axis.axis: row} for row in rows])
+        elif self.strips:
+            self.strips.walk(b, places, first, end)
         else:
             self._columns(places, axis.axis, first, end)
 
@@ -250,8 +256,6 @@ class _Lowering:
             with b.for_(full_end, end, self.lanes) as loop:
                 count = b.sub(end, loop.index)
                 self._rows([{**places, axis: loop.index}], axis, count)
-
-    # One group of rows.
 
     def _rows(
         self,

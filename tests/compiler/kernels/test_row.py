@@ -143,6 +143,26 @@ def test_any_axes(target, axes: tuple[int, ...]) -> None:
     target.check(entry(["f32[3,4,5,22]"], reduce("add", axes)))
 
 
+@pytest.mark.parametrize(("name", "columns"), [("f32", 1024), ("bf16", 2080), ("i8", 5120)])
+def test_long_columns_are_walked_in_strips(name: str, columns: int) -> None:
+    """Two results in one pass with what feeds and follows them, of rows and columns of which some
+    are left over."""
+
+    def body(b, x, y):
+        shape = (2, columns)
+        total = b.op("reduce", b.op("mul", x, y), axes=(1,), kind="add")
+        top = b.op("reduce", x, axes=(1,), kind="max")
+        return b.op("max", total, b.full(1, dtype(name), shape)), top
+
+    function = entry([f"{name}[2,515,{columns}]"] * 2, body)
+    CPU.check(function)
+    kernel, length = CPU.lower(function), dtype(name).bytes
+    assert kernel.schedule.together * kernel.schedule.lanes * length in (2048, 4096)
+    assert kernel.scratch_length > 0
+    few = CPU.lower(entry([f"{name}[2,500,{columns}]"], reduce("add", (1,))))
+    assert few.scratch_length == 0
+
+
 @needs_device
 @pytest.mark.parametrize("shape", [(300, 5), (3000, 64), (8, 700)])
 def test_columns(shape) -> None:

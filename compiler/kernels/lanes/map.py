@@ -18,6 +18,7 @@ from ingot.compiler.kernels.emit import Emitter, is_shuffled
 from ingot.compiler.kernels.entry import finish_kernel, in_place_pairs
 from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
+from ingot.compiler.kernels.lanes.blocks import ask_ahead
 from ingot.compiler.kernels.lanes.joined_axes import count_of_joined, windows_of
 from ingot.compiler.kernels.lanes.woven import (
     MOST_NODES,
@@ -318,6 +319,7 @@ class _Lowering:
         self._hoist(emitter, depth)
         with self.builder.for_(first, end) as loop, emitter.scope():
             emitter.places[axis.axis] = loop.index
+            ask_ahead(emitter, loads_of(self.roots), self.axes, axis.axis)
             self._nest(emitter, depth + 1)
 
     def _join(self, emitter: Emitter, is_fixed: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ingot.compiler.ir import walk
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.printer import to_text
 from ingot.hal.spec import dtype
@@ -46,6 +47,22 @@ def test_elementwise_with_a_broadcast(shape) -> None:
         return b.op("tanh", b.op("add", x, b.broadcast_to(y, shape)))
 
     OPENCL.check(entry([f"f32[{','.join(map(str, shape))}]", f"f32[{shape[-1]}]"], body))
+
+
+@pytest.mark.parametrize(("length", "first", "asks"), [(18, 2, 1), (144, 16, 3), (16, 0, 0)])
+def test_parts_of_blocks_of_bytes_are_asked_for_ahead(length: int, first: int, asks: int) -> None:
+    """Each line of a block once; bytes that are all read are left to the processor."""
+
+    def codes(b, x):
+        part = b.op("slice", x, start=(0, first), limit=(1000, length), stride=(1, 1))
+        wide = b.op("reshape", part, shape=(1000, 1, length - first))
+        wide = b.op("broadcast", wide, shape=(1000, 2, length - first), dimensions=(0, 1, 2))
+        return b.op("and", wide, b.full(15, dtype("u8"), (1000, 2, length - first)))
+
+    function = entry([f"u8[1000,{length}]"], codes)
+    CPU.check(function)
+    found = [op for op in walk(CPU.lower(function).loops) if op.name == "loop.prefetch"]
+    assert len(found) == asks
 
 
 def test_bias_is_broadcast_and_rows_are_not_merged() -> None:

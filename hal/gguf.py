@@ -60,6 +60,7 @@ _SCALARS = {
     10: "<u8", 11: "<i8", 12: "<f8",
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Gguf:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             raise NotFound(f"'{path}' cannot be read as a GGUF file: {error}") from None
-        reader = _Reader(memoryview(mapped), str(path))
+        reader = _Reader(mapped, str(path))
         self.metadata: Mapping[str, Any] = MappingProxyType(reader.metadata)
         self.tensors: Mapping[str, GgufTensor] = MappingProxyType(reader.tensors)
         self.head = reader.data[: reader.at]  # all but the tensors' elements
@@ -122,8 +123,9 @@ class Gguf:
 class _Reader:
     """Walks over header, metadata and infos of tensors."""
 
-    def __init__(self, data: memoryview, path: str) -> None:
-        self.data, self.path, self.at = data, path, 0
+    def __init__(self, mapped: mmap.mmap, path: str) -> None:
+        self.mapped, self.data, self.path, self.at = mapped, memoryview(mapped), path, 0
+        data = self.data
         if len(data) < 24 or data[:4] != MAGIC:
             raise self.damaged("it is too short for a header, or does not begin with GGUF")
         (version,) = struct.unpack_from("<I", data, 4)
@@ -169,17 +171,15 @@ class _Reader:
         return raw.decode("utf-8", errors="surrogateescape")
 
     def strings(self, items: range, what: str) -> list[str]:
-        """As `string` reads each, in a tenth of the time: tokenizers have hundred thousands."""
-        data, end, at, found = self.data, len(self.data), self.at, []
+        """As `string` reads each, in a fifteenth of the time: tokenizers have hundred thousands."""
+        mapped, end, found, length_at = self.mapped, len(self.mapped), [], _LENGTH.unpack_from
         for _ in items:
-            start = at + 8
-            stop = start + int.from_bytes(data[at:start], "little")
+            start = self.at + 8
+            stop = start + length_at(mapped, self.at)[0] if start <= end else start
             if stop > end:
-                self.at = at
                 self.string(what)  # tells what is damaged
-            found.append(str(data[start:stop], "utf-8", "surrogateescape"))
-            at = stop
-        self.at = at
+            found.append(mapped[start:stop].decode("utf-8", "surrogateescape"))
+            self.at = stop
         return found
 
     def read_pair(self) -> None:

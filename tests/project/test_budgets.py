@@ -24,7 +24,7 @@ LINES = {
     "compiler/frontends": 41420,
     "compiler/graph": 11140,
     "compiler/ir": 2303,
-    "compiler/kernels": 16300,
+    "compiler/kernels": 16340,
     "compiler/stream": 1648,
     "compiler/targets": 4985,
     "compiler/vm": 2623,
@@ -40,14 +40,14 @@ LINES = {
     "runtime": 3260,
     "python/ingot": 4160,
     "python/ingot/explorer": 1900,
-    "python/ingot/language": 1835,
+    "python/ingot/language": 1845,
     "python/ingot/onnxruntime": 1660,
     "python/ingot/quantizing": 1315,
     "benchmarks": 2675,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 125040
+IN_ALL = 125090
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

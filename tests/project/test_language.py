@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -17,6 +18,7 @@ import tokenizers
 
 import ingot
 from ingot.hal.printable import printable
+from ingot.language import loading
 from ingot.language.draft import Draft
 from ingot.language.folder import FolderTokenizer
 from ingot.language.tokenizer import FileTokenizer, Tokenizer
@@ -245,7 +247,9 @@ def test_a_text_goes_on_with_the_most_likely_tokens(
 def test_a_module_is_compiled_once(
     path: Path, weights: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the compiler reads decides; a damaged module is made anew."""
+    """What the compiler reads decides; a damaged module is made anew. One that is there is loaded
+    while the tokenizer is made."""
+    load, make, begun = ingot.load, loading.FileTokenizer, threading.Event()
     compile, made = ingot.compile, []
     monkeypatch.setattr(ingot, "compile", lambda *a, **k: made.append(k) or compile(*a, **k))
     monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "kept"))
@@ -258,6 +262,15 @@ def test_a_module_is_compiled_once(
 
     texts = [text(*each) for each in [(path, 64), (copy, 64), (copy, 32), (path, 64)]]
     assert (texts[0], [each["capacity"] for each in made]) == (texts[3], [64, 32])
+
+    def make_later(metadata: Any) -> Any:
+        assert begun.wait(10)
+        return make(metadata)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ingot, "load", lambda *a, **k: begun.set() or load(*a, **k))
+        patch.setattr(loading, "FileTokenizer", make_later)
+        assert text(path, 64) == texts[0]
     for kept in (tmp_path / "kept").iterdir():
         if len(kept.name) == 64:  # a module
             kept.write_bytes(kept.read_bytes()[:-100])

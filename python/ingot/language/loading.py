@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -51,12 +52,8 @@ def load_language_model(
 
     weights_of_model: Any = path
     file = None if os.path.isdir(path) else Gguf(path)
-    if file is None:
-        tokenizer: Tokenizer = FolderTokenizer(path)
-    else:
-        if not share_weights:  # which looks at the file
-            weights_of_model = file.parameters()
-        tokenizer = FileTokenizer(file.metadata)
+    if file is not None and not share_weights:  # which looks at the file
+        weights_of_model = file.parameters()
     uri = device if isinstance(device, str) else open_device(device).uri
     adapters = _adapters(lora)
     room = lora if isinstance(lora, int) else [_path(each) for each in adapters] or None
@@ -81,13 +78,23 @@ def load_language_model(
 
     kept, before = default_cache(), key(file)
     found = kept.file(before)
-    if found is not None:
+    if found is None:
+        tokenizer = _tokenizer(path, file)
+    else:
+        with ThreadPoolExecutor(1) as other:  # weights are packed while strings are read
+            loading = other.submit(load, found)
+            tokenizer = _tokenizer(path, file)
         with suppress(DataLoss, Incompatible, NotFound):  # it was damaged or removed
-            return tokenizer, load(found)
+            return tokenizer, loading.result()
     module = ingot.compile(path, lora=room, progress=progress, **options)
     if key(None if file is None else Gguf(path)) == before:  # what was compiled is what was told
         kept.write_file(before, bytes(module))
     return tokenizer, load(module)
+
+
+def _tokenizer(path: str | os.PathLike[str], file: Gguf | None) -> Tokenizer:
+    """Of a GGUF file, or of a folder, whose file is None."""
+    return FolderTokenizer(path) if file is None else FileTokenizer(file.metadata)
 
 
 def _key(

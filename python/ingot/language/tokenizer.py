@@ -349,9 +349,9 @@ def _merging(key: Callable[..., Any], texts: Sequence[str], **options: Any) -> A
     """A model of the file's merges."""
     merges = [tuple(merge.split(" ", 1)) for merge in key("merges", ())]
     vocabulary = {text: id for id, text in enumerate(texts)}
-    for merge in merges:
-        if "".join(merge) not in vocabulary:  # which the package does not survive
-            raise DataLoss(f"the file's tokenizer is damaged: merge {merge} gives no token")
+    if not all(map(vocabulary.__contains__, map("".join, merges))):  # the package dies of that
+        merge = next(each for each in merges if "".join(each) not in vocabulary)
+        raise DataLoss(f"the file's tokenizer is damaged: merge {merge} gives no token")
     return package("tokenizers").models.BPE(vocabulary, merges, **options)
 
 

@@ -40,7 +40,7 @@ LINES = {
     "runtime": 3260,
     "python/ingot": 4160,
     "python/ingot/explorer": 1900,
-    "python/ingot/language": 1845,
+    "python/ingot/language": 1890,
     "python/ingot/onnxruntime": 1660,
     "python/ingot/quantizing": 1315,
     "benchmarks": 2675,

@@ -53,6 +53,7 @@ def test_tokens_that_are_no_text_come_one_by_one(kind: str) -> None:
         data = [b"", *(bytes([byte]) for byte in order)]
     keys = {"model": kind, "tokens": letters, "token_type": [2] + [1] * (len(letters) - 1)}
     keys |= {"scores": [0.0] * len(letters), "unknown_token_id": 0, "add_space_prefix": False}
+    keys["merges"] = []
     tokenizer = FileTokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
     random = np.random.default_rng(0)
     for count in range(1, 200):
@@ -121,10 +122,13 @@ def test_pieces_are_merged_by_their_scores() -> None:
     [
         ({"tokenizer.ggml.tokens": None}, ingot.NotFound, "the file has no tokenizer"),
         ({"tokenizer.ggml.model": "bert"}, ingot.Unsupported, "kind 'bert'; known"),
+        ({"tokenizer.ggml.model": None}, ingot.NotFound, "ggml.model' is missing"),
+        ({"tokenizer.ggml.merges": None}, ingot.NotFound, "ggml.merges' is missing"),
+        ({"tokenizer.ggml.token_type": [1]}, ingot.DataLoss, "1 elements, but there are 264 tok"),
         ({"tokenizer.ggml.pre": "x"}, ingot.Unsupported, "cuts texts as 'x'; those that are known"),
         ({"tokenizer.ggml.merges": ["h z1"]}, ingot.DataLoss, "tokenizer is damaged"),
         ({"tokenizer.ggml.merges": ["h h"]}, ingot.DataLoss, "'h'\\) gives no token"),
-        ({"tokenizer.ggml.model": "llama"}, ingot.DataLoss, "tokenizer is damaged"),
+        ({"tokenizer.ggml.model": "llama"}, ingot.NotFound, "ggml.scores' is missing"),
         ({"tokenizer.ggml.model": ["gpt2"]}, ingot.Unsupported, "kind .*gpt2"),
         ({"tokenizer.ggml.pre": ["x"]}, ingot.DataLoss, "tokenizer is damaged"),
         ({"tokenizer.ggml.token_type": 3}, ingot.DataLoss, "tokenizer is damaged"),
@@ -136,6 +140,27 @@ def test_pieces_are_merged_by_their_scores() -> None:
 def test_tokenizers_that_cannot_be_used_are_refused(changes: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         FileTokenizer(METADATA | changes)
+
+
+def test_bytes_that_no_token_stands_for_are_told() -> None:
+    tokens = ["<none>" if text in ("!", "\u0120") else text for text in TOKENS]
+    tokenizer = FileTokenizer(
+        METADATA | {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": []}
+    )
+    assert len(tokenizer.encode("hi<|end|>")) == 3
+    for text, byte in (("hi!", "0x21"), ("a b<|end|>", "0x20")):
+        with pytest.raises(ingot.InvalidArgument, match=f"no token for the byte {byte}"):
+            tokenizer.encode(text)
+
+
+def test_tokens_that_the_model_does_not_know_are_refused(tmp_path: Path) -> None:
+    write_model(
+        tmp_path / "m.gguf",
+        SHAPE,
+        tokenizer=KEYS | {"ggml.tokens": [*TOKENS, "zz"], "ggml.token_type": [1] * 265},
+    )
+    with pytest.raises(ingot.DataLoss, match=r"has 265 tokens, but .* has 264 rows"):
+        ingot.LanguageModel(tmp_path / "m.gguf")
 
 
 def _write_tokenizer(folder: Path) -> None:
@@ -346,7 +371,8 @@ def test_drafts_that_do_not_fit_are_refused(
     short.words = 265
     with pytest.raises(ingot.InvalidArgument, match=r"logits of 265 tokens, .* knows 264"):
         Draft(short, 4).check(model)  # type: ignore[arg-type]
-    short.tokenizer = FileTokenizer(METADATA | {"tokenizer.ggml.tokens": [*TOKENS, "zz"]})
+    more = {"tokenizer.ggml.tokens": [*TOKENS, "zz"], "tokenizer.ggml.token_type": [1] * 265}
+    short.tokenizer = FileTokenizer(METADATA | more)
     with pytest.raises(ingot.InvalidArgument, match="'zz' is token 264 in the draft and no token"):
         Draft(short, 4).check(model)  # type: ignore[arg-type]
 

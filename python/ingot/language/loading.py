@@ -94,7 +94,12 @@ def load_language_model(
 
 def _tokenizer(path: str | os.PathLike[str], file: Gguf | None) -> Tokenizer:
     """Of a GGUF file, or of a folder, whose file is None."""
-    return FolderTokenizer(path) if file is None else FileTokenizer(file.metadata)
+    if file is None:
+        return FolderTokenizer(path)
+    tokenizer = FileTokenizer(file.metadata)
+    if "token_embd.weight" in file.tensors:
+        tokenizer.check_rows(file.tensors["token_embd.weight"].shape[0])
+    return tokenizer
 
 
 def _key(

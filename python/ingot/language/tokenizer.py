@@ -267,12 +267,15 @@ class FileTokenizer(Tokenizer):
         if not isinstance(texts, list):
             raise NotFound("the file has no tokenizer: the key 'tokenizer.ggml.tokens' is missing")
         self.texts: list[str] = texts
-        kind = str(self._key("model"))
+        kind = str(self._needed("model"))
         if kind not in _KINDS:
             raise Unsupported(
                 f"the tokenizer is of the kind {kind!r:.60}; known are {', '.join(_KINDS)}"
             )
+        self._needed("scores" if kind == "llama" else "merges")
         with whole("the file's tokenizer"):
+            for name in ("scores", "token_type"):
+                self._check_count(name)
             self._tokenizer = _KINDS[kind](self._key, texts)
             self._add_own(tokenizers.AddedToken)
             adds_begin = kind == "gemma4" or bool(
@@ -289,6 +292,39 @@ class FileTokenizer(Tokenizer):
             marks={f"{name}_token": "" if id is None else texts[id] for name, id in known.items()},
         )
 
+    def check_rows(self, rows: int) -> None:
+        """DataLoss: a model with so many rows of embeddings does not know all tokens."""
+        if len(self.texts) > rows:
+            raise DataLoss(
+                f"the file's tokenizer has {len(self.texts)} tokens, but 'token_embd.weight' has "
+                f"{rows} rows"
+            )
+
+    def _ids(self, text: str, adds_special: bool) -> list[int]:
+        """InvalidArgument, too: there is no token for a byte of the text."""
+        ids = super()._ids(text, adds_special)
+        lost = self._lost_bytes.intersection(text.encode())
+        if lost:
+            own = self._tokenizer.get_added_tokens_decoder()
+            length = sum(
+                len(self.texts[id].encode() if id in own else self.texts[id]) for id in ids
+            )
+            if length < len(text.encode()):
+                raise InvalidArgument(f"the tokenizer has no token for the byte {min(lost):#04x}")
+        return ids
+
+    @cached_property
+    def _lost_bytes(self) -> frozenset[int]:
+        """Bytes that no token of a byte-level tokenizer stands for."""
+        if self._key("model") != "gpt2":
+            return frozenset()
+        printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+        others = [byte for byte in range(256) if byte not in printed]
+        letters = {byte: chr(byte) for byte in printed}
+        letters |= {byte: chr(256 + place) for place, byte in enumerate(others)}
+        known = set(self.texts)
+        return frozenset(byte for byte, letter in letters.items() if letter not in known)
+
     def _add_own(self, added: Any) -> None:
         """Tell which tokens texts have as a whole."""
         special = [
@@ -301,6 +337,22 @@ class FileTokenizer(Tokenizer):
 
     def _key(self, name: str, default: Any = None) -> Any:
         return self._metadata.get(f"tokenizer.ggml.{name}", default)
+
+    def _needed(self, name: str) -> Any:
+        if self._key(name) is None:
+            raise NotFound(
+                f"the file's tokenizer is not whole: the key 'tokenizer.ggml.{name}' is missing"
+            )
+        return self._key(name)
+
+    def _check_count(self, name: str) -> None:
+        """DataLoss: the key is there, but not for each token."""
+        count = len(self._key(name, self.texts))
+        if count != len(self.texts):
+            raise DataLoss(
+                f"the file's tokenizer is damaged: the key 'tokenizer.ggml.{name}' has {count} "
+                f"elements, but there are {len(self.texts)} tokens"
+            )
 
     def _id(self, name: str) -> int | None:
         """The token that has a meaning, if there is one."""
@@ -347,7 +399,7 @@ def _byte_level(key: Callable[..., Any], texts: Sequence[str]) -> Any:
 
 def _merging(key: Callable[..., Any], texts: Sequence[str], **options: Any) -> Any:
     """A model of the file's merges."""
-    merges = [tuple(merge.split(" ", 1)) for merge in key("merges", ())]
+    merges = [tuple(merge.split(" ", 1)) for merge in key("merges")]
     vocabulary = {text: id for id, text in enumerate(texts)}
     if not all(map(vocabulary.__contains__, map("".join, merges))):  # the package dies of that
         merge = next(each for each in merges if "".join(each) not in vocabulary)
@@ -372,7 +424,7 @@ def _marked_spaces(key: Callable[..., Any], texts: Sequence[str]) -> Any:
 def _sentence_piece(key: Callable[..., Any], texts: Sequence[str]) -> Any:
     """BPE of SentencePiece: of two neighbours those are merged first whose whole scores best."""
     tokenizers = package("tokenizers")
-    scores = key("scores", ())
+    scores = key("scores")
     vocabulary = {text: id for id, text in enumerate(texts)}
     merges = sorted(_merges(vocabulary), key=lambda pair: -scores[vocabulary["".join(pair)]])
     unknown = key("unknown_token_id", 0)

@@ -93,6 +93,7 @@ class _Printer(CStructure):
     def __init__(self, printed: Function) -> None:
         super().__init__()
         uses = uses_of(printed).items()
+        self.stored = {value for value, by in uses if all(op.name == "loop.store" for op, _ in by)}
         self.converted = {value for value, by in uses if all(op.name == "convert" for op, _ in by)}
         self.constants: dict[Value, float] = {}
         self.headers: dict[int, int] = {}
@@ -275,9 +276,7 @@ class _Printer(CStructure):
         lanes = lanes_of(op.result)
         names = [self._name(value) for value in op.operands]
         if math_function(op.name, element, lanes) is not None:
-            return self._rounded(
-                self._call(op.name, element, lanes, *names), op.name, element, lanes
-            )
+            return self._rounded(op, self._call(op.name, element, lanes, *names))
         if op.name in _VECTOR_OPERATORS and element.is_integer and lanes > 1:
             bits = f"u{element.bits}x{lanes}"
             text = f"({bits}){names[0]} {_VECTOR_OPERATORS[op.name]} ({bits}){names[1]}"
@@ -294,11 +293,14 @@ class _Printer(CStructure):
             self.mask_bits[op.result] = register_bits(element)
         if not element.is_float:
             return f"{op.name}_{element.name}{self._suffix(lanes)}({', '.join(names)})"
-        return self._rounded(self._float(op, names, lanes), op.name, element, lanes)
+        return self._rounded(op, self._float(op, names, lanes))
 
-    def _rounded(self, text: str, name: str, element: DType, lanes: int) -> str:
-        if element.is_half and name not in _EXACT | _PREDICATES:
-            return f"round_{element.name}{self._suffix(lanes)}({text})"
+    def _rounded(self, op: Op, text: str, name: str = "") -> str:
+        """What the op makes, as registers hold it. A store rounds, too."""
+        element = dtype_of(op.result)
+        is_exact = (name or op.name) in _EXACT or op.result in self.stored
+        if element.is_half and not is_exact:
+            return f"round_{element.name}{self._suffix(lanes_of(op.result))}({text})"
         return text
 
     def _float(self, op: Op, names: list[str], lanes: int) -> str:
@@ -406,7 +408,7 @@ class _Printer(CStructure):
             text = converted(name, from_name, target, lanes)
         else:
             text = name if from_name == target else f"({target}){name}"
-        return self._rounded(text, "convert", new, lanes)
+        return self._rounded(op, text)
 
     def _bitcast(self, op: Op) -> str:
         source = op.operands[0]
@@ -516,7 +518,7 @@ class _Printer(CStructure):
             name = {"max": "or", "min": "and", "mul": "and", "add": "or"}.get(kind, kind)
             return f"(i1)(reduce_{name}_i32x{lanes}({self._mask(vector, 32)}) & 1)"
         text = f"reduce_{kind}_{scalar_name(element)}{self._suffix(lanes)}({self._name(vector)})"
-        return self._rounded(text, kind, element, 1)
+        return self._rounded(op, text, kind)
 
     def _any(self, op: Op) -> str:
         vector = op.operands[0]
@@ -529,7 +531,7 @@ class _Printer(CStructure):
         names = ", ".join(map(self._name, op.operands))
         exact = "_exact" * Fma.of(op).exact
         text = f"fma{exact}_{scalar_name(element)}{self._suffix(lanes)}({names})"
-        return self._rounded(text, "fma", element, lanes)
+        return self._rounded(op, text)
 
     def _dot_words(self, op: Op) -> str:
         dot, names = op.attributes, ", ".join(map(self._name, op.operands))

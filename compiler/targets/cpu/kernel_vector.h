@@ -303,7 +303,8 @@ INGOT_INLINE N(f32) N(round_bf16)(N(f32) value) {
 }
 INGOT_INLINE N(u16) N(narrow_bf16)(N(f32) value) {
 #if (defined(__AVX512BF16__) || defined(__AMX_BF16__)) && L == 16
-  if (__builtin_ia32_fpclassps512_mask(value, 0x20, (u16)-1) == 0) { /* takes subnormals for 0 */
+  u16 subnormal = __builtin_ia32_fpclassps512_mask(value, 0x20, (u16)-1); /* taken for 0 */
+  if (__builtin_expect(subnormal == 0, 1)) {
     N(u16) result;
     __asm__("vcvtneps2bf16 %1, %0" : "=v"(result) : "v"(value));
     return result;

@@ -116,6 +116,22 @@ def test_a_rounded_vector_is_made_before_what_it_is_made_of_changes() -> None:
     assert result.tolist() == [1.0] * 4
 
 
+@pytest.mark.parametrize("name", ["bf16", "f16"])
+def test_what_is_only_stored_is_rounded_once(name: str) -> None:
+    b = LoopBuilder()
+    out, half = b.binding(1, dtype(name)), dtype(name)
+    value = b.convert(b.load(b.binding(0, F32), 0, 16), half)
+    b.store(out, 0, value)
+    b.store(out, 16, b.op("add", value, value))
+    kernel = kernel_of(b, "stored", ["f32", name])
+    assert c_printer.print_kernel(kernel).text.count(f"round_{name}x16(") == 1
+    x = np.float32([1 + 2**-9, 3 * 2**-9 + 1, 1e-40, *np.arange(13) / 3])
+    _, got = run(kernel, [], [x, np.zeros(32, half.numpy)])
+    wanted = x.astype(half.numpy)
+    np.testing.assert_array_equal(got.astype(np.float32)[:16], wanted.astype(np.float32))
+    np.testing.assert_array_equal(got.astype(np.float32)[16:], (wanted + wanted).astype(np.float32))
+
+
 def test_branches_give_values() -> None:
     b = LoopBuilder()
     out = b.binding(0, F32)

@@ -24,23 +24,23 @@ _PT2E = "quantized_decomposed"
 _Spread = Callable[[Value], Value]
 
 
-def _rounded(c: Context, x: Value, scale: Scalar, zero: Scalar | None, spread: _Spread) -> Value:
-    """round(x / scale) + zero point, halves to even, in f32."""
+def _divided(c: Context, x: Value, scale: Scalar, spread: _Spread) -> Value:
+    """x times the inverse of the scale, which is rounded to f32, in f32."""
     if isinstance(scale, float):
         factor = c.scalar(1 / scale, "f32")
     else:
-        wide = c.scalar(scale, "f32")
-        factor = c.op("div", c.fill(1, like=wide), wide)
-    rounded = c.op("round_even", c.op("mul", c.convert(x, "f32"), spread(factor)))
-    return rounded if zero is None else c.op("add", rounded, spread(c.scalar(zero, "f32")))
+        factor = c.op("div", 1, c.scalar(scale, "f32"))
+    return c.op("mul", c.convert(x, "f32"), spread(factor))
 
 
 def _quantized(
     c: Context, x: Value, scale: Scalar, zero: Scalar | None, low: Scalar, high: Scalar,
     spread: _Spread,
 ) -> Value:  # fmt: skip
-    """As `_rounded`, saturated."""
-    rounded = _rounded(c, x, scale, zero, spread)
+    """round(x / scale) + zero point, halves to even, saturated."""
+    rounded = c.op("round_even", _divided(c, x, scale, spread))
+    if zero is not None:
+        rounded = c.op("add", rounded, spread(c.scalar(zero, "f32")))
     first, last = (c.filled(each, "f32", shape_of(rounded)) for each in (low, high))
     return c.convert(c.op("clamp", first, rounded, last), c.dtype)
 
@@ -238,37 +238,47 @@ def _declared(c: Context, *results: Value) -> list[Value]:
 def _through(
     c: Context, x: Value, scale: Scalar, zero: Scalar, low: int, high: int, spread: _Spread
 ) -> list[Value]:
-    """What x is as codes from `low` to `high`, as floats, and where it is not saturated."""
+    """What x is as codes from `low` to `high`, as floats, and where it is not saturated. A zero
+    point of floats, which channels may have, is added before rounding."""
     names = ("u8", "i8", "u16", "i16")
     limits = {name: dtype(name).limits for name in names}
     fitting = [name for name, (first, last) in limits.items() if first <= low <= high <= last]
     if not fitting:
         raise UnsupportedNode(f"its codes go from {low} to {high}: use integers of up to 16 bits")
-    rounded = _rounded(c, x, scale, zero, spread)
+    scale, point = c.scalar(scale, "f32"), spread(c.scalar(zero, "f32"))
+    rounded = _divided(c, x, scale, spread)
+    if isinstance(zero, Value) and type_of(zero).dtype.is_float:
+        rounded = c.op("round_even", c.op("add", rounded, point))
+    else:
+        rounded = c.op("add", c.op("round_even", rounded), point)
     first, last = (c.fill(each, like=rounded) for each in (low, high))
     codes = c.convert(c.op("clamp", first, rounded, last), fitting[0])
     inside = c.op("and", c.compare("ge", rounded, first), c.compare("le", rounded, last))
     return [_dequantized(c, codes, scale, zero, spread), inside]
 
 
+def _of_all(c: Context, x: Value, scale: Scalar, zero: Scalar, low: int, high: int) -> list[Value]:
+    return _through(c, x, scale, c.scalar(zero, "i32"), low, high, _to_all(c, x))
+
+
 @lowering("aten.fake_quantize_per_tensor_affine.default",
           "aten.fake_quantize_per_tensor_affine.tensor_qparams")  # fmt: skip
 def fake_quantize(c: Context, x: Value, scale: Scalar, zero: Scalar, low: int, high: int) -> Value:
-    return _through(c, x, scale, zero, low, high, _to_all(c, x))[0]
+    return _of_all(c, x, scale, zero, low, high)[0]
 
 
 @lowering("aten.fake_quantize_per_tensor_affine_cachemask.default")
 def fake_quantize_with_mask(
     c: Context, x: Value, scale: Scalar, zero: Scalar, low: int, high: int
 ) -> list[Value]:
-    return _through(c, x, scale, zero, low, high, _to_all(c, x))
+    return _of_all(c, x, scale, zero, low, high)
 
 
 @lowering("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default")
 def fake_quantize_if_enabled(
     c: Context, x: Value, scale: Value, zero: Value, enabled: Value, low: int, high: int
 ) -> list[Value]:
-    numbers, inside = _through(c, x, scale, zero, low, high, _to_all(c, x))
+    numbers, inside = _of_all(c, x, scale, zero, low, high)
     known = literal_of_value(enabled)
     if known is not None and known.array.all():
         return [numbers, inside]

@@ -22,6 +22,13 @@ FAKE: dict[str, Any] = {
     "numbers": lambda x: torch.fake_quantize_per_tensor_affine(
         x, tensor(0.11), tensor(7, dtype=torch.int32), 0, 127
     ),
+    "ties": lambda x: torch.fake_quantize_per_tensor_affine(
+        (torch.arange(-300, 300) + 0.5) * 0.18337547, 0.18337547019972034, -65, -128, 127
+    ),
+    "points of floats": lambda x: [
+        torch.fake_quantize_per_tensor_affine(x, tensor(0.11), tensor(7.6), 0, 127),
+        torch.fake_quantize_per_channel_affine(x, SCALES, ZEROS + 0.4, 1, -128, 127),
+    ],
     "channels": lambda x: torch.fake_quantize_per_channel_affine(x, SCALES, ZEROS, 1, -128, 127),
     "mask": lambda x: torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(x, 0.01, 7, 0, 255),
     "enabled": lambda x: [

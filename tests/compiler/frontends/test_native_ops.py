@@ -130,9 +130,11 @@ def test_own_lowerings_may_call_natives() -> None:
 TURN = "(c64[a,b]) -> (c64[a,b])"
 
 
+@pytest.mark.parametrize("is_open", [False, True])
 @pytest.mark.parametrize(("x", "declared"), [(X, SIGNATURE), (X * (1 - 2j), TURN)])
-def test_a_custom_call_of_jax(x: Array, declared: str) -> None:
+def test_a_custom_call_of_jax(x: Array, declared: str, is_open: bool) -> None:
     jax, x = pytest.importorskip("jax"), x.astype(np.complex64 if declared == TURN else np.float32)
+    (rows,) = jax.export.symbolic_shape("rows") if is_open else x.shape[:1]
 
     def function(x: Any) -> Any:
         result = jax.ShapeDtypeStruct(x.shape, x.dtype)
@@ -141,7 +143,7 @@ def test_a_custom_call_of_jax(x: Array, declared: str) -> None:
     exported = jax.export.export(
         jax.jit(function),
         disabled_checks=[jax.export.DisabledSafetyCheck.custom_call("acme.scale")],
-    )(jax.ShapeDtypeStruct(x.shape, x.dtype))
+    )(jax.ShapeDtypeStruct((rows, x.shape[1]), x.dtype))
     np.testing.assert_array_equal(load(exported, "acme.scale", declared)(x).numpy(), 4 * x)
 
 

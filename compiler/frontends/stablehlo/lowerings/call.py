@@ -17,10 +17,21 @@ from ingot.compiler.frontends.own_ops import (
     split_name,
 )
 from ingot.compiler.frontends.stablehlo.called import UNARY_NAMES, count_of_top_k, unary_name
-from ingot.compiler.frontends.stablehlo.lowering import Context, Lowered, Result, lowering
+from ingot.compiler.frontends.stablehlo.lowering import (
+    Context,
+    Lowered,
+    Result,
+    ints,
+    lowering,
+)
 from ingot.compiler.frontends.stablehlo.lowerings.elementwise import ordered_bits
 from ingot.compiler.frontends.stablehlo.lowerings.lapack import call_lapack, is_lapack
 from ingot.compiler.frontends.stablehlo.lowerings.random import check_generator, rng_bit_generator
+from ingot.compiler.frontends.stablehlo.lowerings.sparse import (
+    SPARSE_PRODUCT,
+    check_sparse_product,
+    sparse_product,
+)
 from ingot.compiler.frontends.stablehlo.lowerings.window import (
     check_dynamic_reduce_window,
     dynamic_reduce_window,
@@ -34,8 +45,12 @@ from ingot.hal.spec import dtype
 __all__: list[str] = []
 
 _IDENTITIES = frozenset(
-    {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"}
+    {
+        *("LayoutConstraint", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
+        "annotate_device_placement",
+    }
 )
+_PYTHON = "xla_ffi_python_"  # and a device, and "callback"
 
 _WINDOW = "stablehlo.dynamic_reduce_window"
 _TOP_K = "ApproxTopK"
@@ -155,8 +170,15 @@ def _check_custom_call(op: SourceOp, program: SourceProgram) -> str | None:
         return None
     if is_lapack(target):
         return None
+    if str(target).endswith(SPARSE_PRODUCT):
+        return check_sparse_product(op)
     if find_own(*split_name(str(target))) is not None:
         return None
+    if str(target).startswith(_PYTHON):
+        return (
+            "it calls Python, as jax.debug.print, jax.pure_callback and io_callback do: leave it "
+            "out, or call a function of the application with jax.ffi.ffi_call and natives="
+        )
     return f"the custom call '{target}': {ADVICE}"
 
 
@@ -175,6 +197,8 @@ def custom_call(context: Context, op: SourceOp) -> Result:
         return _approximate_top_k(context, op)
     if is_lapack(target):
         return call_lapack(context, op)
+    if target.endswith(SPARSE_PRODUCT):
+        return [sparse_product(context, op)]
     own = find_own(*split_name(target))
     if own is not None:
         return _call_own(context, op, own)
@@ -183,11 +207,13 @@ def custom_call(context: Context, op: SourceOp) -> Result:
 
 
 def _call_own(context: Context, op: SourceOp, own: OwnLowering) -> list[Value]:
-    """The user's function on the operands and what `backend_config` says."""
+    """The user's function on what `backend_config` says and on the operands, without those that jax
+    adds where the shape of a result is symbolic."""
     config = op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
     if not isinstance(config, dict):
         config = {"backend_config": config} if config else {}
-    operands = context.operands(op)
+    shapes = ints(op.attributes.get("indices_of_shape_operands", ()))
+    operands = [x for place, x in enumerate(context.operands(op)) if place not in shapes]
     try:
         found = lower_own(own, context.builder, context.symbols.fresh, operands, config)
     except (CompileError, UnsupportedNode) as error:

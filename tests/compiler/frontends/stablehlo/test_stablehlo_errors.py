@@ -12,6 +12,7 @@ import pytest
 from jax import lax
 
 from ingot.compiler.frontends.stablehlo import import_stablehlo
+from ingot.compiler.read_source import read_source
 from ingot.hal.errors import CompileError, DataLoss, Error, NotFound
 from tests.support.stablehlo_cases import export, spec
 
@@ -39,6 +40,15 @@ def test_all_missing_ops_are_listed_with_layer_types_and_advice() -> None:
     assert "rewrite these layers" in message
     assert message.count("the custom call 'acme_solve") == 1  # the other one is in the loop
     assert "(also in 1 more place" in message
+
+
+def test_calls_of_python_say_what_to_do() -> None:
+    def model(x: Any) -> Any:
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    text = jax.jit(model).lower(spec(4)).as_text()
+    with pytest.raises(CompileError, match=r"it calls Python.* jax\.ffi\.ffi_call and natives="):
+        read_source(text)
 
 
 def test_a_region_that_computes_more_than_elements_names_its_layer_and_why() -> None:

@@ -10,11 +10,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 from jax import lax
+from jax.experimental import sparse
 
 import ingot
+from ingot.compiler.frontends.stablehlo.importer import import_stablehlo
+from ingot.compiler.graph.interpreter import interpret
 from tests.support.devices import load_best
 from tests.support.stablehlo_cases import (
     artifact,
+    assert_gives,
     check,
     check_compiled,
     export,
@@ -334,6 +338,24 @@ def test_a_tuple_where_none_can_be_is_named() -> None:
     source = artifact(text)
     with pytest.raises(ingot.CompileError, match=r"tuple<f32\[2\], f32\[\]> are not supported"):
         ingot.compile(source)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_sparse_matrices_of_compressed_rows(dtype: str, columns: tuple[int, ...]) -> None:
+    """Rows without elements, one column twice, and two elements that only fill up."""
+
+    def product(elements: Any, places: Any, bounds: Any, dense: Any) -> Any:
+        return sparse.BCSR((elements, places, bounds), shape=(5, 4)) @ dense
+
+    turn = np.array(1 - 2j if dtype == "complex64" else 1, dtype)
+    arguments = (
+        normal(6) * turn, np.array([1, 3, 3, 0, 4, 4], np.int32),
+        np.array([0, 0, 1, 3, 4, 4], np.int32), normal(4, *columns, seed=1) * turn,
+    )  # fmt: skip
+    module = import_stablehlo(artifact(jax.jit(product).lower(*arguments).as_text()))
+    found = interpret(module, "main", arguments)
+    assert_gives(found, product, *arguments, tolerance=1e-5)
 
 
 def test_booleans_are_clamped() -> None:

@@ -7,6 +7,7 @@ sound for every dtype and for symbolic dims.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.folding.algebra import apply_rules
@@ -34,6 +35,7 @@ from ingot.hal.spec import DType
 __all__ = ["simplify"]
 
 _MOST_RUNS = 8
+_LONGEST_STEP = 8  # of elements that kernels shuffle out of vectors
 """Slices that a take of known places becomes: each has code of its own in a kernel."""
 
 
@@ -283,9 +285,9 @@ def _slice_of_concatenate(op: Op, builder: Builder) -> Value | None:
 
 
 def _take_constant(op: Op, builder: Builder) -> Value | None:
-    """A take of places known now that are a few runs of neighbours, rising or falling, as padding
-    by reflection has, is their slices side by side; one of neighbours each of which comes several
-    times, as a nearest resize has, is a broadcast."""
+    """A take of places known now that are a few runs of even steps, rising or falling, as padding
+    by reflection and resizes by half have, is their slices side by side; one of neighbours each of
+    which comes several times, as a nearest resize has, is a broadcast."""
     operand, indices = op.operands
     literal = literal_of_value(indices)
     axis = Take.of(op).axis
@@ -304,11 +306,13 @@ def _take_constant(op: Op, builder: Builder) -> Value | None:
     if not runs:
         return None
     parts = []
-    for first, last in runs:
-        start, limit = [0] * len(shape), list(shape)
+    for first, last, step in runs:
+        start, limit, stride = [0] * len(shape), list(shape), [1] * len(shape)
         start[axis], limit[axis] = min(first, last), max(first, last) + 1
-        part = builder.value("slice", operand, start=tuple(start), limit=tuple(limit))
-        parts.append(builder.value("reverse", part, axes=(axis,)) if last < first else part)
+        stride[axis] = max(abs(step), 1)
+        bounds = {"start": tuple(start), "limit": tuple(limit), "stride": tuple(stride)}
+        part = builder.value("slice", operand, **bounds)
+        parts.append(builder.value("reverse", part, axes=(axis,)) if step < 0 else part)
     value = parts[0] if len(parts) == 1 else builder.value("concatenate", *parts, axis=axis)
     return builder.value("reshape", value, shape=tensor_type(op.result).shape)
 
@@ -335,18 +339,21 @@ def _repeated(op: Op, part: tuple[int, int], times: int, builder: Builder) -> Va
     return builder.value("reshape", value, shape=tensor_type(op.result).shape)
 
 
-def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last place of each run of neighbours; none, if one in four begins a run."""
-    runs: list[tuple[int, int]] = []
+def _runs(places: Sequence[int]) -> list[tuple[int, int, int]]:
+    """First and last place of each run of even steps, and the step, 0 of a single place; none, if
+    one in four begins a run."""
+    runs: list[tuple[int, int, int]] = []
     most = max(min(len(places) // 4, _MOST_RUNS), 1)
+    steps = [b - a for a, b in pairwise(places)]
     begin = 0
     while begin < len(places) and len(runs) <= most:
-        end, step = begin + 1, 0
-        while end < len(places) and places[end] - places[end - 1] in ((step,) if step else (1, -1)):
-            step = places[end] - places[end - 1]
+        end, step = begin, steps[begin] if begin < len(steps) else 0
+        while end < len(steps) and steps[end] == step and 0 < abs(step) <= _LONGEST_STEP:
             end += 1
-        runs.append((places[begin], places[end - 1]))
-        begin = end
+        if end == begin + 1 and abs(step) > 1:
+            end = begin  # two places that lie apart may be the end of one run and the next
+        runs.append((places[begin], places[end], step if end > begin else 0))
+        begin = end + 1
     return runs if len(runs) <= most else []
 
 

@@ -126,7 +126,7 @@ class Emitter:
 
     def equate(self, a: Dim, b: Dim, kept: Dim = 0) -> None:
         """Two dims are one, as `agree` has it; symbols of `kept` stay if others can go."""
-        if not self._are_one(a, b, kept):
+        if a != b and not self._are_one(a, b, kept):
             self._builder.append("assert", (), (), {"a": a, "b": b})
 
     def agree_on(self, value: Value, axis: int, dim: Dim) -> Value:

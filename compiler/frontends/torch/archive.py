@@ -11,11 +11,11 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 from ingot.hal.whole_file import open_regular
 
-__all__ = ["DTYPES", "MAJOR", "Archive", "element_type"]
+__all__ = ["DTYPES", "MAJOR", "Archive", "Place", "element_type"]
 
 # Schema of torch.export: what its numbers of dtypes mean. 9 is a complex number of two halves.
 DTYPES = {
@@ -46,6 +46,26 @@ def element_type(code: Any) -> DType:
     if code not in DTYPES:
         raise CompileError(f"the dtype with torch's number {code} has no counterpart: use another")
     return dtype(DTYPES[code])
+
+
+class Place(NamedTuple):
+    """A tensor in its memory: strides, and where its first element begins and its last one ends, in
+    bytes. One without elements has no strides, and is nowhere."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    start: int
+    end: int
+
+    def is_dense(self, axes: Sequence[int]) -> bool:
+        """Whether its elements lie one after the other, along these axes, the outermost first."""
+        length = self.dtype.bytes
+        for axis in reversed(axes):
+            if self.shape[axis] != 1 and self.strides[axis] != length:
+                return False
+            length *= self.shape[axis]
+        return True
 
 
 class Archive:
@@ -75,6 +95,7 @@ class Archive:
             )
         self._weights = self._table("weights")
         self._constants = self._table("constants")
+        self._places: dict[tuple[bool, str], Place] = {}
 
     def opened(self) -> AbstractContextManager[None]:
         """Tensors that are read within are read of a file that is opened once."""
@@ -83,59 +104,53 @@ class Archive:
     def tensor(self, name: str, is_constant: bool) -> Literal:
         """A weight, buffer or constant; a large one is read again when it is used. CompileError: it
         is not there, or not whole."""
-        element, shape = self.tensor_type(name, is_constant)
-        width = element.bytes
-        file, start, length = self._storage(name, is_constant)
-        if 0 in shape:
-            file, start, length = KeptBytes(bytes(width)), 0, width
-        strides, offset, end = self._extent(name, is_constant)
-        if end > length:
-            raise self._damaged(f"tensor '{name}' has {length} bytes, expected {end}")
-        if math.prod(shape) * width > max(length, _MOST_REPEATED):
-            raise self._damaged(f"tensor '{name}' has the shape {list(shape)}, but {length} bytes")
-        if _is_dense(shape, strides, width):
-            return file.literal(start + offset, shape, element)
-        stored = _Strided(file, start + offset, start + end, element, shape, strides)
-        is_large = math.prod(shape) * width > LARGE
-        return Literal(stored if is_large else np.array(stored.make()), element)
+        return self.elements(name, is_constant, self.place(name, is_constant))
 
-    def tensor_type(self, name: str, is_constant: bool) -> tuple[DType, tuple[int, ...]]:
-        """Its dtype and shape, without its data."""
-        meta = self._meta(name, is_constant)
+    def elements(self, name: str, is_constant: bool, place: Place) -> Literal:
+        """As `tensor`, of what lies at `place` in the memory in which the tensor lies."""
+        file, start, length = self._storage(name, is_constant)
+        count = math.prod(place.shape) * place.dtype.bytes
+        if place.end > length:
+            raise self._damaged(f"tensor '{name}' has {length} bytes, expected {place.end}")
+        if count > max(length, _MOST_REPEATED):
+            shape = list(place.shape)
+            raise self._damaged(f"tensor '{name}' has the shape {shape}, but {length} bytes")
+        first, last = start + place.start, start + place.end
+        if place.is_dense(range(len(place.shape))):
+            return file.literal(first, place.shape, place.dtype)
+        stored = _Strided(file, first, last, place.dtype, place.shape, place.strides)
+        return Literal(stored if count > LARGE else np.array(stored.make()), place.dtype)
+
+    def place(self, name: str, is_constant: bool) -> Place:
+        """Its type, without its data, and where that lies. CompileError: it is not there."""
+        key = is_constant, name
+        if key not in self._places:
+            self._places[key] = self._place(name, self._meta(name, is_constant))
+        return self._places[key]
+
+    def memory(self, name: str, is_constant: bool) -> object:
+        """What tells the memory that it lies in, which others may lie in, too."""
+        return is_constant, (self._constants if is_constant else self._weights)[name]["path_name"]
+
+    def _place(self, name: str, meta: Any) -> Place:
+        element = element_type(meta["dtype"])
         shape = tuple(int(each["as_int"]) for each in meta["sizes"])
         if min(shape, default=0) < 0 or math.prod(shape) > 1 << 48:
             raise self._damaged(f"tensor '{name}' has the shape {list(shape)}")
-        return element_type(meta["dtype"]), shape
-
-    def span(self, name: str, is_constant: bool) -> tuple[object, int, int]:
-        """What tells the memory that it lies in, which others may lie in, too, and the range of
-        bytes of that from its first one to its last."""
-        _, start, end = self._extent(name, is_constant)
-        is_empty = 0 in self.tensor_type(name, is_constant)[1]
-        return self._memory(name, is_constant), start, start if is_empty else end
-
-    def _memory(self, name: str, is_constant: bool) -> object:
-        return is_constant, (self._constants if is_constant else self._weights)[name]["path_name"]
-
-    def _extent(self, name: str, is_constant: bool) -> tuple[tuple[int, ...], int, int]:
-        """Its strides, where it begins in its memory, and where it ends, in bytes."""
-        element, shape = self.tensor_type(name, is_constant)
         if 0 in shape:
-            return (0,) * len(shape), 0, element.bytes
-        meta = self._meta(name, is_constant)
+            return Place(element, shape, (0,) * len(shape), 0, 0)
         strides = tuple(int(each["as_int"]) * element.bytes for each in meta["strides"])
-        offset = int(meta["storage_offset"]["as_int"]) * element.bytes
-        if min((offset, *strides)) < 0:
+        start = int(meta["storage_offset"]["as_int"]) * element.bytes
+        if min((start, *strides)) < 0:
             raise self._damaged(f"tensor '{name}' has negative strides")
-        last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-        return strides, offset, last + element.bytes
+        last = start + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+        return Place(element, shape, strides, start, last + element.bytes)
 
     def fingerprint(self, name: str, is_constant: bool) -> str:
         """What tells the tensor from another one."""
-        element, shape = self.tensor_type(name, is_constant)
         literal = self.tensor(name, is_constant)
         digest = hashlib.blake2b(np.ascontiguousarray(literal.array).tobytes(), digest_size=16)
-        return f"{element}{list(shape)} {digest.hexdigest()}"
+        return f"{literal.dtype}{list(literal.shape)} {digest.hexdigest()}"
 
     def _storage(self, name: str, is_constant: bool) -> tuple[Kept, int, int]:
         """Where the bytes lie in which the tensor is, and others may be, and how many there are.
@@ -228,15 +243,6 @@ def _kept(source: Path | bytes, name: str, archive: zipfile.ZipFile) -> Kept:
     kept = KeptFile(partial(open_regular, source.absolute()), name)
     kept.check(archive.fp)
     return kept
-
-
-def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...], width: int) -> bool:
-    """Whether elements of `width` bytes lie one after the other."""
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size != 1 and stride != width:
-            return False
-        width *= size
-    return True
 
 
 @dataclass(frozen=True)

@@ -5,24 +5,30 @@ The import starts again when it finds that a buffer is written: then it is a var
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ingot.compiler.frontends.amounts import Amounts
 from ingot.compiler.frontends.complex_numbers import take_apart
-from ingot.compiler.frontends.emitter import UnsupportedNode
+from ingot.compiler.frontends.emitter import Emitter, UnsupportedNode
 from ingot.compiler.frontends.problems import list_problems
 from ingot.compiler.frontends.random_numbers import add_position
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Symbols
 from ingot.compiler.frontends.torch import lowerings  # noqa: F401 - it fills the table
-from ingot.compiler.frontends.torch.archive import Archive
+from ingot.compiler.frontends.torch.archive import Archive, Place
 from ingot.compiler.frontends.torch.complex_values import ComplexValue
 from ingot.compiler.frontends.torch.expressions import symbol_dim
+from ingot.compiler.frontends.torch.memory import (
+    Shared,
+    read_part,
+    shared_variables,
+    write_part,
+)
 from ingot.compiler.frontends.torch.names import result_names
-from ingot.compiler.frontends.torch.tensors import Tensors
+from ingot.compiler.frontends.torch.tensors import Tensors, View
 from ingot.compiler.frontends.torch.types import Types
 from ingot.compiler.frontends.torch.walk import Walk
 from ingot.compiler.graph.builder import Builder, tensor_type
@@ -66,9 +72,9 @@ def import_torch(
     if parameters not in ("embedded", "external"):
         raise CompileError(f'parameters is {parameters!r}, expected "embedded" or "external"')
     archive = source if isinstance(source, Archive) else Archive(source)
-    written: set[str] = set()
+    state = _State()
     while True:
-        known = len(written)
+        known = len(state.written)
         try:
             with archive.opened():
                 module = _Import(
@@ -76,7 +82,7 @@ def import_torch(
                     parameters == "external",
                     parameter_names or {},
                     survey,
-                    written,
+                    state,
                     weights,
                     dim_names or {},
                 ).run()
@@ -87,8 +93,16 @@ def import_torch(
                 f"{archive.what} is malformed ({type(error).__name__}: {str(error)[:300]}): "
                 "export the model again"
             ) from error
-        if len(written) == known:
+        if len(state.written) == known:
             return module
+
+
+@dataclass
+class _State:
+    """What imports of a program find, by names in the torch module."""
+
+    written: set[str] = field(default_factory=set)  # weights that are variables
+    used: dict[str, bool] = field(default_factory=dict)  # weights, and if it is a constant
 
 
 @dataclass
@@ -96,9 +110,10 @@ class _Ends:
     """Of the function that is being made."""
 
     names: list[str] = field(default_factory=list)  # of arguments
-    buffers: dict[str, str] = field(default_factory=dict)  # name in the graph to that in the module
-    inputs: dict[str, str] = field(default_factory=dict)  # arguments by their names in the graph
-    used: dict[str, bool] = field(default_factory=dict)  # weights that are, and if it is a constant
+    weights: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """By name in the module that in the graph, and if it is a constant."""
+    inputs: list[str] = field(default_factory=list)  # arguments that are tensors or numbers
+    variables: dict[str, str] = field(default_factory=dict)  # by name what they are in the graph
     sizes: set[str] = field(default_factory=set)  # symbols that arguments define as numbers
 
 
@@ -109,7 +124,7 @@ class _Import:
         external: bool,
         parameter_names: Mapping[str, str],
         survey: Survey | None,
-        written: set[str],
+        state: _State,
         external_arguments: Collection[str],
         dim_names: Mapping[str, str],
     ) -> None:
@@ -119,12 +134,13 @@ class _Import:
         self.external = external
         self.parameter_names = parameter_names
         self.survey = survey
-        self.written = written  # buffers that are variables; found ones are added
+        self.state = state  # to which what is found is added
         self.graph = archive.program["graph_module"]["graph"]
         self.signature = archive.program["graph_module"]["signature"]
         self.module = Module()
         self.weights: dict[str, str] = {}
         self.ends = _Ends()
+        self.shared = {name: each for each in self._shared() for name in each.members}
         if survey is not None:
             survey.start()
 
@@ -139,9 +155,7 @@ class _Import:
         for spec in self.signature["input_specs"]:
             self._take(spec, block, builder, types, tensors)
         walk.lower(self.graph, tensors, builder)
-        results = self._results(walk, tensors, builder, types)
-        if self.written:
-            self._check_shared()
+        results = self._results(walk, tensors, builder)
         problems = list_problems(walk.problems)
         if self.survey is not None:
             self.survey.problems += problems
@@ -158,20 +172,18 @@ class _Import:
         ((kind, entry),) = spec.items()
         if kind == "user_input":
             self._take_argument(entry["arg"], block, builder, types, tensors)
-        elif kind == "parameter":
-            name = str(entry["parameter_name"])
-            if name in self.written:
-                tensors.set(entry["arg"]["name"], self._variable(name, False, builder))
-            else:
-                tensors.make(entry["arg"]["name"], lambda: self._weight(name, False, builder))
-        elif kind in ("buffer", "tensor_constant"):
+        elif kind in ("parameter", "buffer", "tensor_constant"):
             is_constant = kind == "tensor_constant" or not entry.get("persistent", True)
-            name = str(entry[f"{kind}_name"])
-            self.ends.buffers[entry["arg"]["name"]] = name
-            if name in self.written:
-                tensors.set(entry["arg"]["name"], self._variable(name, is_constant, builder))
+            name, graph_name = str(entry[f"{kind}_name"]), entry["arg"]["name"]
+            self.ends.weights[name] = graph_name, is_constant
+            if name in self.shared:
+                self._take_part(name, graph_name, is_constant, builder, tensors)
+            elif name in self.state.written:
+                place = self.archive.place(name, is_constant)
+                self.ends.variables[name] = graph_name
+                tensors.set(graph_name, self._variable(name, name, is_constant, place, builder))
             else:
-                tensors.make(entry["arg"]["name"], lambda: self._weight(name, is_constant, builder))
+                tensors.make(graph_name, lambda: self._weight(name, is_constant, builder))
         elif kind not in ("constant_input", "token"):
             raise CompileError(
                 f"an input of {self.archive.what} is a {kind.replace('_', ' ')}, which is not "
@@ -198,7 +210,7 @@ class _Import:
             raise CompileError(f"an argument of the program is {tag}: pass tensors and numbers")
         block.arguments.append(value)
         self.ends.names.append(name)
-        self.ends.inputs[name] = name
+        self.ends.inputs.append(name)
         if tag == "as_tensor":
             is_complex = tensor_type(value).dtype.is_complex
             tensors.set(name, ComplexValue(*take_apart(builder, value)) if is_complex else value)
@@ -232,10 +244,35 @@ class _Import:
         found = [types.tensor(self.graph["tensor_values"][name]).shape for name in names]
         return set().union(*(symbols_of(dim) for shape in found for dim in shape))
 
+    def _shared(self) -> Iterator[Shared]:
+        used = self.state.used.items()
+        weights = {name: (self.archive.memory(name, kind), self.archive.place(name, kind))
+                   for name, kind in used} if self.state.written else {}  # fmt: skip
+        return shared_variables(weights, self.state.written)
+
+    def _take_part(
+        self, name: str, graph_name: str, is_constant: bool, builder: Builder, tensors: Tensors
+    ) -> None:
+        """A weight that is a view of a variable."""
+        shared, node = self.shared[name], Emitter(builder)
+        whole, part = shared.place, shared.members[name]
+        base = self.ends.variables.setdefault(shared.name, f"{shared.name}/memory")
+        if not tensors.is_known(base):
+            tensors.set(base, self._variable(shared.name, name, is_constant, whole, builder))
+
+        def again() -> Value:
+            return read_part(node, tensors.get(base), whole, part)
+
+        def back(value: Value) -> Value:
+            return write_part(node, tensors.get(base), whole, part, value)
+
+        tensors.view(graph_name, View(base, 0, again, back))
+        tensors.make(graph_name, again)
+
     def _weight(self, name: str, is_constant: bool, builder: Builder) -> Value | ComplexValue:
         """A parameter, a buffer or a constant."""
-        self.ends.used[name] = is_constant
-        element, shape = self.archive.tensor_type(name, is_constant)
+        self.state.used[name] = is_constant
+        element, shape = self.archive.place(name, is_constant)[:2]
         if element.is_complex:
             array = self.archive.tensor(name, is_constant).array
             return ComplexValue(builder.constant(array.real), builder.constant(array.imag))
@@ -253,9 +290,11 @@ class _Import:
         value.name = name
         return value
 
-    def _variable(self, name: str, is_constant: bool, builder: Builder) -> Value:
-        self.ends.used[name] = is_constant
-        literal = self.archive.tensor(name, is_constant)
+    def _variable(
+        self, name: str, source: str, is_constant: bool, place: Place, builder: Builder
+    ) -> Value:
+        """That with this name, which has what lies at `place` in the memory of a weight."""
+        literal = self.archive.elements(source, is_constant, place)
         if literal.dtype.is_complex:
             raise UnsupportedNode(f"buffer '{name}', which it writes, is complex: write real ones")
         type = TensorType(literal.dtype, literal.shape)
@@ -263,28 +302,23 @@ class _Import:
         attributes = {"name": name, "dtype": type.dtype, "shape": type.shape}
         return builder.append("variable.load", (), (), attributes).result
 
-    def _results(
-        self, walk: Walk, tensors: Tensors, builder: Builder, types: Types
-    ) -> dict[str, Value]:
+    def _results(self, walk: Walk, tensors: Tensors, builder: Builder) -> dict[str, Value]:
         """The results by name. Buffers that are written are stored, inputs are further results."""
-        outputs, mutated = [], {}
+        outputs, mutated, written = [], {}, []
         for spec in self.signature["output_specs"]:
             ((kind, entry),) = spec.items()
             if kind == "user_output":
                 outputs.append(entry["arg"])
             elif kind in ("buffer_mutation", "parameter_mutation"):
-                name = str(entry[kind.replace("mutation", "name")])
-                self._store(name, entry["arg"]["name"], tensors, builder)
+                name, _ = self.ends.weights[str(entry[kind.replace("mutation", "name")])]
+                written.append((name, tensors.get(entry["arg"]["name"])))
             elif kind == "user_input_mutation":
                 mutated[str(entry["user_input_name"])] = entry["arg"]["name"]
             elif kind != "token":
                 raise CompileError(f"a result of the program is a {kind.replace('_', ' ')}")
-        for graph_name, name in self.ends.buffers.items():
-            if tensors.version(graph_name):
-                self._store(name, graph_name, tensors, builder)
-        for graph_name in self.ends.inputs:
-            if tensors.version(graph_name):
-                mutated[graph_name] = graph_name
+        for name in self.ends.inputs:
+            if tensors.version(name):
+                mutated[name] = name
         names = result_names(self.archive.program, len(outputs))
         results: dict[str, Value] = {}
         for name, argument in zip(names, outputs, strict=True):
@@ -293,24 +327,21 @@ class _Import:
                 results[name] = walk.as_tensor(value, builder)
         for name, source in mutated.items():
             results[f"{name}.next"] = walk.as_tensor(tensors.get(source), builder)
+        for name, value in written:
+            tensors.write(name, value)
+        self._store(tensors, builder)
         return results
 
-    def _store(self, name: str, source: str, tensors: Tensors, builder: Builder) -> None:
-        if name in self.written:
-            builder.append("variable.store", (tensors.get(source),), (), {"name": name})
-        self.written.add(name)
-
-    def _check_shared(self) -> None:
-        """UnsupportedNode: what is written of one buffer is part of another weight, too."""
-        spans = {name: self.archive.span(name, kind) for name, kind in self.ends.used.items()}
-        for name in sorted(self.written & spans.keys()):
-            memory, start, end = spans[name]
-            for other, (where, first, last) in spans.items():
-                if other != name and where == memory and first < end and start < last:
-                    raise UnsupportedNode(
-                        f"buffer '{name}', which it writes, shares memory with '{other}', which it "
-                        "uses, too: register a clone, or make one of the other in forward"
-                    )
+    def _store(self, tensors: Tensors, builder: Builder) -> None:
+        """Variables that were written; what else was is to be one."""
+        for name, graph_name in self.ends.variables.items():
+            if tensors.version(graph_name):
+                value = tensors.get(graph_name)
+                builder.append("variable.store", (value,), (), {"name": name})
+        for name, (graph_name, is_constant) in self.ends.weights.items():
+            if tensors.version(graph_name):
+                self.state.used[name] = is_constant
+                self.state.written.add(name)
 
     def _finish(self, block: Block, results: Mapping[str, Value], symbols: Symbols) -> None:
         dims = [dim for each in block.arguments for dim in tensor_type(each).shape]

@@ -29,6 +29,7 @@ class LiveArchive(Archive):
     ) -> None:
         self.what = "the PyTorch program"
         self.program = {**program, "torch_version": str(torch.__version__)}
+        self._places = {}
         self._torch = torch
         self._folders = (weights, constants)
         self._weights, self._constants = (
@@ -42,7 +43,7 @@ class LiveArchive(Archive):
     def opened(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def _memory(self, name: str, is_constant: bool) -> object:
+    def memory(self, name: str, is_constant: bool) -> object:
         return self._folders[is_constant][name].untyped_storage().data_ptr()
 
     def _storage(self, name: str, is_constant: bool) -> tuple[Kept, int, int]:

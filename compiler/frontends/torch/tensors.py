@@ -43,10 +43,12 @@ class Tensors:
 
     def view(self, name: str, view: View) -> None:
         """CompileError: the name is another tensor's, of which views could be without end."""
-        known = (self._views, self._values, self._makers)
-        if name == view.base or any(name in names for names in known):
+        if name == view.base or self.is_known(name):
             raise CompileError(f"'{name}' is defined twice")
         self._views[name] = view
+
+    def is_known(self, name: str) -> bool:
+        return any(name in names for names in (self._views, self._values, self._makers))
 
     def version(self, name: str) -> int:
         """How often it was written."""

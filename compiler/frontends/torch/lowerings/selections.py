@@ -11,6 +11,7 @@ from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.indexed import scatter_elements
 from ingot.compiler.frontends.normalizing import narrow, widen
 from ingot.compiler.frontends.torch.lowering import Context, lowering
+from ingot.compiler.frontends.torch.memory import strided_places
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
@@ -130,11 +131,7 @@ def _strided(
             f"it reads memory with the strides {strides} of {x.type}: call contiguous() before"
         )
     start = (first if storage_offset is None else storage_offset) - first
-    places = c.filled(start, _I64, size)
-    for axis, step in enumerate(stride):
-        index = c.op("iota", dtype=_I64, shape=tuple(size), axis=axis)
-        places = c.op("add", places, c.op("mul", index, c.filled(step, _I64, size)))
-    return places
+    return strided_places(c, start, size, stride)
 
 
 @lowering("aten.sym_is_contiguous.default", "aten.is_contiguous.default")

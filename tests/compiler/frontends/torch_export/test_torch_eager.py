@@ -303,36 +303,6 @@ def test_a_program_in_memory_is_what_its_archive_is(monkeypatch: pytest.MonkeyPa
     assert to_text(read_source(program)) == expected
 
 
-@pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves
-def test_buffers_that_are_written_share_memory_with_none_that_is_used() -> None:
-    """Or only other parts of it."""
-
-    class Parts(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self, written: Any, read: Any) -> None:
-            super().__init__()
-            self.register_buffer("a", written)
-            self.register_buffer("b", read)
-
-        def forward(self, x: Any) -> Any:
-            self.a.add_(1)
-            return x + self.b.sum() + self.a.sum()
-
-    whole, x = torch.arange(12.0).reshape(4, 3), torch.zeros(2)
-    apart = [(whole[:2], whole[2:]), (torch.ones(0, 3), torch.ones(0, 3)), (whole, whole.clone())]
-    for parts, is_shared in (*((each, False) for each in apart), ((whole.t(), whole[1:]), True)):
-        program = torch.export.export(Parts(*parts), (x,))
-        saved = io.BytesIO()
-        torch.export.save(program, saved)
-        for source in (program, saved.getvalue()):
-            if is_shared:
-                with pytest.raises(ingot.CompileError, match=r"'a', .*, shares memory with 'b'"):
-                    read_source(source)
-                continue
-            (found,) = interpret(read_source(source), "main", [x.numpy()], state={})
-            expected = float(parts[1].sum() + (parts[0] + 1).sum())
-            np.testing.assert_allclose(found, [expected] * 2)
-
-
 @pytest.mark.filterwarnings("ignore")  # torch, of what it saved
 @pytest.mark.parametrize("name", ["indexed", "complex", "layers", "scans", "draws"])
 def test_each_kind_of_node_is_read_as_torch_saves_it(name: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.moves import moved, moved_from
 from ingot.compiler.graph.forms.repeats import repeated, repeats_of, static_shape
+from ingot.compiler.graph.ops import Broadcast, Transpose
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.rewriter import defined_by, literal_of_value, splat_of
 from ingot.compiler.ir import Op, Value
@@ -30,6 +31,7 @@ __all__ = [
     "extent",
     "is_dequantised",
     "is_plain",
+    "read_rows",
     "read_tensor",
     "read_weight",
 ]
@@ -48,8 +50,8 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class Dequantised:
     """(codes - zero) * scale. `codes`: i8 or u8. `zero`: i32, one of the numbers that codes may be,
-    None for 0; `scale`: f32, None for 1. Both have rank 0, or of a weight one number per index of
-    its free axes, in their order."""
+    None for 0; `scale`: f32, None for 1. Both have rank 0, or one number per index of the axes that
+    are not summed, in their order."""
 
     codes: Value
     zero: Value | None
@@ -83,6 +85,20 @@ def read_tensor(x: Value, builder: Builder) -> Dequantised | None:
     if parts is None:
         return None
     zero, scale = (_single(each, builder) for each in (parts.zero, parts.scale))
+    codes = moved(parts.codes, parts.outer + parts.inner, builder)
+    return Dequantised(codes, _converted(zero, _I32, builder), _converted(scale, _F32, builder))
+
+
+def read_rows(x: Value, summed: Sequence[int], builder: Builder) -> Dequantised | None:
+    """As `read_tensor`, with scales and zero points that do not change along the axes that are
+    summed."""
+    parts = _parts_of(x)
+    if parts is None:
+        return None
+    zero, scale = (
+        None if each is None else _per_row(moved(each, parts.outer, builder), summed, builder)
+        for each in (parts.zero, parts.scale)
+    )
     codes = moved(parts.codes, parts.outer + parts.inner, builder)
     return Dequantised(codes, _converted(zero, _I32, builder), _converted(scale, _F32, builder))
 
@@ -234,6 +250,57 @@ def _single(x: Value | None, builder: Builder) -> Value | None:
         x = op.operands[0]
     x = x if not tensor_type(x).rank else builder.value("reshape", x, shape=())
     return moved(x, converts, builder)
+
+
+def _per_row(x: Value, summed: Sequence[int], builder: Builder) -> Value:
+    """The numbers of the free axes, or the one that all elements are. Refused: they change."""
+    try:
+        one = _single(x, builder)
+        assert one is not None
+        return one
+    except Refused:
+        pass
+    found = _without(x, frozenset(summed), builder)
+    if found is None:
+        raise Refused("scales or zero points of its input change along what is summed")
+    return found
+
+
+def _without(x: Value, axes: frozenset[int], builder: Builder) -> Value | None:
+    """x without axes along which it does not change; None: it may."""
+    shape = tensor_type(x).shape
+    free = [axis for axis in range(len(shape)) if axis not in axes]
+    kept = tuple(shape[axis] for axis in free)
+    if all(shape[axis] == 1 for axis in axes):
+        return builder.value("reshape", x, shape=kept)
+    op = defined_by(x, "convert", "broadcast", "transpose", "reshape")
+    if op is None:
+        return None
+    (source,) = op.operands
+    if op.name == "convert":
+        found = _without(source, axes, builder)
+        return None if found is None else builder.like(op, found)
+    if op.name == "reshape":
+        last, own = len(shape) - 1, tensor_type(source)
+        if axes != {last} or not own.rank or own.shape[-1] != shape[last]:
+            return None
+        found = _without(source, frozenset({own.rank - 1}), builder)
+        return None if found is None else builder.value("reshape", found, shape=kept)
+    is_wide = op.name == "broadcast"
+    places = Broadcast.of(op).dimensions if is_wide else Transpose.of(op).permutation
+    if is_wide:
+        inner = frozenset(axis for axis, place in enumerate(places) if place in axes)
+    else:
+        inner = frozenset(places[axis] for axis in axes)
+    found = _without(source, inner, builder)
+    if found is None:
+        return None
+    rest = [axis for axis in range(tensor_type(source).rank) if axis not in inner]
+    if is_wide:
+        dimensions = tuple(free.index(places[axis]) for axis in rest)
+        return builder.value("broadcast", found, shape=kept, dimensions=dimensions)
+    order = tuple(rest.index(places[axis]) for axis in free)
+    return builder.value("transpose", found, permutation=order)
 
 
 def _per_column(x: Value, summed: Sequence[int], builder: Builder) -> Value:

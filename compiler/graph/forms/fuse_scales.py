@@ -17,7 +17,7 @@ import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.moves import moved, moved_from
-from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT
+from ingot.compiler.graph.forms.multiply_codes import IN_INTEGERS, LEFT_IN_FLOAT
 from ingot.compiler.graph.forms.narrow_codes import CODE, is_narrow
 from ingot.compiler.graph.forms.pack_weights import Columns, multiply_rows
 from ingot.compiler.graph.forms.panel_rows import PanelRows
@@ -26,6 +26,7 @@ from ingot.compiler.graph.forms.round_rows import (
     ROUNDED,
     RoundedRows,
     part_of_group,
+    quantised_rows,
     rounded_rows,
     why_not_rounded,
 )
@@ -105,6 +106,7 @@ class _Product:
         self.module, self.functions, self.op, self.builder = module, functions, op, builder
         self.rounded: RoundedRows | None = None
         self.columns, self.n = Columns(), 0
+        self.dtype = DotGeneral.of(op).dtype
 
     def multiply(self, rows: Value, w: Value, columns: Columns) -> Value | None:
         """rows [m, k] times columns of the weight [k, n]; None if that is not made of codes."""
@@ -115,6 +117,10 @@ class _Product:
             return None
         first, *others = made
         self.columns, self.n = columns, columns.count_of(w)
+        if not others:
+            product = self._of_quantised(rows, w, first)
+            if product is not None:
+                return product
         self.rounded = self._rounded(rows, first.attributes)
         joined = [each for each in others if self._is_joined(each, first)]
         product = self._times(rows, first, self.rounded, joined)
@@ -141,7 +147,7 @@ class _Product:
         """The rows times the columns of a coded weight, less those of minima, at most one."""
         builder = self.builder
         codes, *small = (self.columns.of_panels(each, builder) for each in weight.values)
-        attributes = {**weight.attributes, "n": self.n, "dtype": DotGeneral.of(self.op).dtype}
+        attributes = {**weight.attributes, "n": self.n, "dtype": self.dtype}
         if rounded is None:
             return builder.value("dot_coded", rows, codes, *small, **attributes)
         scales, *others = small
@@ -150,6 +156,30 @@ class _Product:
             attributes["minima"] = (each.attributes["coding"].bits, each.attributes["group"])
         left = (rounded.codes, codes, scales, rounded.scales, rounded.sums)
         return builder.value("dot_scaled", *left, *others, **attributes)
+
+    def _of_quantised(self, rows: Value, w: Value, weight: Made) -> Value | None:
+        """The product in integers, where the program has the rows as codes; less what their zero
+        points are times the sums of the columns."""
+        builder, wide = self.builder, dtype("f32")
+        coding, group = weight.attributes["coding"], weight.attributes["group"]
+        found = quantised_rows(rows, group, coding, builder)
+        if found is None:
+            return None
+        codes, zeros = found
+        own, self.dtype = self.dtype, wide
+        product = self._times(rows, weight, codes)
+        if zeros is not None:
+            columns = builder.value("convert", w, dtype=wide)
+            columns = builder.value("reduce", columns, axes=(0,), kind="add")
+            columns = builder.value("reshape", columns, shape=(1, *tensor_type(columns).shape))
+            columns = self.columns.of_columns(columns, builder)
+            shape = tensor_type(product).shape
+            lines = tuple(range(len(shape) - 1))
+            spread = builder.value("broadcast", zeros, shape=shape, dimensions=lines)
+            times = builder.value("mul", spread, builder.broadcast_to(columns, shape))
+            product = builder.value("sub", product, times)
+        _note_integers(self.module, self.op.location)
+        return product if own is wide else builder.value("convert", product, dtype=own)
 
     def _rounded(self, rows: Value, weight: Mapping[str, Any]) -> RoundedRows | None:
         """The rows as codes, where they are to be and can be."""
@@ -182,6 +212,16 @@ class _Product:
         return builder.value(
             "dot_general", sums, small, lhs_contract=(type.rank - 1,), rhs_contract=(0,)
         )
+
+
+def _note_integers(module: Module, layer: str) -> None:
+    """That a product which was left in floats is one of integers."""
+    left = cast(tuple[tuple[str, str], ...], module.attributes.pop(LEFT_IN_FLOAT, ()))
+    rest = tuple(each for each in left if each[0] != layer)
+    if rest:
+        module.attributes[LEFT_IN_FLOAT] = rest
+    done = cast(tuple[str, ...], module.attributes.get(IN_INTEGERS, ()))
+    module.attributes[IN_INTEGERS] = (*done, *({layer} - set(done)))
 
 
 def _made_of(w: Value, part: Part, builder: Builder) -> Sequence[Made] | None:

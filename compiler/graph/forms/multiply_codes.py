@@ -28,6 +28,7 @@ from ingot.compiler.graph.forms.dequantised import (
     extent,
     is_dequantised,
     is_plain,
+    read_rows,
     read_tensor,
     read_weight,
 )
@@ -98,8 +99,7 @@ def _multiply(
     x, w = op.operands[1 - sides[0]], op.operands[sides[0]]
     if tensor_type(x).dtype is _U8 and tensor_type(w).dtype is _I8:
         return None  # kernels take it as it is
-    rows = read_tensor(x, builder)
-    if rows is None:
+    if not is_dequantised(x):
         if result is _I32:
             return None
         found = dtype_of_codes(x)
@@ -107,13 +107,14 @@ def _multiply(
             "its input is " + (f"quantised to {found.name}" if found else "not quantised")
         )
     form = _Product(op, sides[0]) if op.name == "dot_general" else _Convolution(op, sides[0])
+    rows = form.read(x, builder)
     weight = read_weight(w, form.summed, builder)
     if result is not _I32:
         form.check_sums(extent(rows) * extent(weight))
     rows, weight = as_unsigned(rows, builder), as_signed(weight, builder)
     total = form.total(rows, weight, builder)
-    scale = None if result is _I32 else _times(rows.scale, weight.scale, builder)
-    return [_scaled(total, None if scale is None else form.wide(scale, builder), result, builder)]
+    scale = None if result is _I32 else form.scale(rows.scale, weight.scale, builder)
+    return [_scaled(total, scale, result, builder)]
 
 
 def _refuse_codes(op: Op) -> None:
@@ -253,6 +254,7 @@ class _Form:
         self.op, self.side = op, side
         self.attributes: Any = replace(op.attributes, dtype=_I32)  # type: ignore[call-arg]
         self.columns = tuple(columns)  # axes of the result for the free ones of the weight
+        self.rows: Ints = ()  # those for the free ones of the other side
         self.summed = tuple(summed)  # axes of the weight
         self.shape = tensor_type(op.result).shape
 
@@ -270,10 +272,8 @@ class _Form:
         """The sum of the products of numbers, that is of codes less zero points."""
         total = self.product(x.codes, w.codes, builder)
         if x.zero is not None:
-            sums = self._sums(w, builder)
-            zero = builder.broadcast_to(x.zero, tensor_type(sums).shape)
-            times = builder.value("mul", zero, sums)
-            total = builder.value("sub", total, self.wide(times, builder))
+            times = self.of_both(x.zero, self._sums(w, builder), builder)
+            total = builder.value("sub", total, times)
         if w.zero is not None:
             sums = self.sums_of_rows(x.codes, w.codes, builder)
             times = builder.value("mul", self.wide(w.zero, builder), sums)
@@ -291,9 +291,34 @@ class _Form:
         zeros = builder.value("mul", zeros, builder.full(length, _I32, shape))
         return builder.value("sub", sums, zeros)
 
+    def read(self, x: Value, builder: Builder) -> Dequantised:
+        """The other side, which is dequantised."""
+        raise NotImplementedError
+
     def sums_of_rows(self, x: Value, w: Value, builder: Builder) -> Value:
         """The sums of codes of x that the result's elements are made of, in its shape."""
         raise NotImplementedError
+
+    def scale(self, x: Value | None, w: Value | None, builder: Builder) -> Value | None:
+        """The product of the scales of both sides, in the result's shape; None for 1."""
+        if x is not None and w is not None:
+            return self.of_both(x, w, builder)
+        if x is not None:
+            return self.wide_rows(x, builder)
+        return None if w is None else self.wide(w, builder)
+
+    def of_both(self, x: Value, w: Value, builder: Builder) -> Value:
+        """The product of a number of the other side, or of each of its rows, and of columns, in
+        the result's shape."""
+        if not tensor_type(x).rank:
+            times = builder.value("mul", builder.broadcast_to(x, tensor_type(w).shape), w)
+            return self.wide(times, builder)
+        return builder.value("mul", self.wide_rows(x, builder), self.wide(w, builder))
+
+    def wide_rows(self, x: Value, builder: Builder) -> Value:
+        """Numbers of rows of the other side, or one, in the result's shape."""
+        dimensions = self.rows if tensor_type(x).rank else ()
+        return builder.value("broadcast", x, shape=self.shape, dimensions=dimensions)
 
     def wide(self, x: Value, builder: Builder) -> Value:
         """Numbers of columns, or one, in the result's shape."""
@@ -317,9 +342,14 @@ class _Product(_Form):
         first = 0 if side else free
         self.rows = tuple(range(first, first + rows))
 
+    def read(self, x: Value, builder: Builder) -> Dequantised:
+        rows = read_rows(x, self.rows_contract, builder)
+        assert rows is not None
+        return rows
+
     def sums_of_rows(self, x: Value, w: Value, builder: Builder) -> Value:
         sums = _sums_along(x, self.rows_contract, builder)
-        return builder.value("broadcast", sums, shape=self.shape, dimensions=self.rows)
+        return self.wide_rows(sums, builder)
 
 
 class _Convolution(_Form):
@@ -332,6 +362,11 @@ class _Convolution(_Form):
         rank = tensor_type(op.operands[1]).rank
         summed = [axis for axis in range(rank) if axis != self.axes.weight_output]
         super().__init__(op, side, (self.axes.result_feature,), summed)
+
+    def read(self, x: Value, builder: Builder) -> Dequantised:
+        rows = read_tensor(x, builder)
+        assert rows is not None
+        return rows
 
     def total(self, x: Dequantised, w: Dequantised, builder: Builder) -> Value:
         """With the zero point of x, where there is one, as its padding."""

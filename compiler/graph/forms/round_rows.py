@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.forms.dequantised import Refused, as_signed, is_dequantised, read_rows
 from ingot.compiler.graph.ops import DotCoded, DotScaled
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, Value
@@ -25,6 +26,7 @@ __all__ = [
     "has_tiles",
     "part_of_group",
     "precision_of",
+    "quantised_rows",
     "rounded_rows",
     "set_precision",
     "why_not_rounded",
@@ -36,6 +38,8 @@ ROUNDED = "rounded_rows"
 
 _PRECISION, _TILES = "precision", "tiles"
 _GREATEST, _LONGEST_GROUP, _PART = 127, 256, 128
+_LONGEST_SUM = ((1 << 31) - 1) // (128 * 255)
+"""Products of codes whose sums always fit 32 bits."""
 _LEAST = 1e-30
 """Groups of smaller numbers are zeros: beyond, 127 / x would not be finite."""
 
@@ -115,6 +119,38 @@ def rounded_rows(rows: Value, group: int, builder: Builder) -> RoundedRows:
     sums = builder.value("reduce", numbers, axes=(len(outer) + 1,), kind="add")
     codes = builder.value("reshape", codes, shape=(*outer, k))
     return RoundedRows(codes, builder.value("div", most, greatest), sums)
+
+
+def quantised_rows(
+    rows: Value, group: int, coding: DType, builder: Builder
+) -> tuple[RoundedRows, Value | None] | None:
+    """Rows [..., k] that the program itself has as codes with one scale each, and what their zero
+    points stand for, f32[...]; None: they are not, or the weight's codes or groups are none of
+    `dot_scaled`."""
+    k = known_dim(tensor_type(rows).shape[-1])
+    is_taken = not (coding.is_float or k % group or group % 4 or group > _LONGEST_SUM)
+    if not is_taken or not is_dequantised(rows):
+        return None
+    try:
+        found = read_rows(rows, (tensor_type(rows).rank - 1,), builder)
+    except Refused:
+        return None
+    if found is None or found.scale is None:
+        return None
+    scale, found = found.scale, as_signed(found, builder)
+    outer = tensor_type(rows).shape[:-1]
+    small = (*outer, k // group)
+    axes = tuple(range(len(outer))) if tensor_type(scale).rank else ()
+    scales = builder.value("broadcast", scale, shape=small, dimensions=axes)
+    numbers = builder.value("convert", found.codes, dtype=dtype("f32"))
+    numbers = builder.value("reshape", numbers, shape=(*small, group))
+    sums = builder.value("reduce", numbers, axes=(len(small),), kind="add")
+    zeros = None
+    if found.zero is not None:
+        zeros = builder.value("convert", found.zero, dtype=dtype("f32"))
+        zeros = builder.value("mul", builder.broadcast_to(zeros, outer),
+                              builder.broadcast_to(scale, outer))  # fmt: skip
+    return RoundedRows(found.codes, scales, sums), zeros
 
 
 def expand_scaled(module: Module) -> Module:

@@ -77,6 +77,8 @@ def _to_blocks(c: Context, x: Value, block: Sequence[Dim]) -> _Spread:
 
     def spread(value: Value) -> Value:
         small = c.reshaped(value, [counts[axis] for axis in many])
+        if all(split[2 * axis + 1] == 1 for axis in many):  # lines, or all of them
+            return c.op("broadcast", small, shape=shape_of(x), dimensions=tuple(many))
         places = tuple(2 * axis for axis in many)
         return c.reshape(c.op("broadcast", small, shape=split, dimensions=places), shape_of(x))
 

@@ -14,6 +14,8 @@ import pytest
 import ingot
 from ingot.compiler.frontends.torch import import_torch, live
 from ingot.compiler.graph.forms.fuse_scales import fuse_scales
+from ingot.compiler.graph.forms.multiply_codes import IN_INTEGERS, multiply_codes
+from ingot.compiler.graph.forms.store_narrow import store_narrow
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import to_text
 from ingot.compiler.read_source import read_source
@@ -488,15 +490,28 @@ def test_keras_on_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(found, model(other).detach().numpy(), 1e-5, 1e-6)
 
 
-def test_bytes_of_torchao_stay_bytes() -> None:
+@pytest.mark.parametrize("bits", [8, 4])
+def test_products_of_torchao_are_of_codes(bits: int) -> None:
     quantization = pytest.importorskip("torchao.quantization")
-    model, x = torch.nn.Sequential(torch.nn.Linear(64, 32)).eval(), torch.randn(3, 64)
-    quantization.quantize_(model, quantization.Int8WeightOnlyConfig(version=2))
-    module = fuse_scales(read_source(torch.export.export(model, (x,), strict=False)))
-    (product,) = (op for op in module.functions["main"].block.ops if op.name.startswith("dot_"))
-    assert (product.name, str(product.attributes.coding)) == ("dot_coded", "i8")
-    (found,) = interpret(module, "main", [x.numpy()])
-    np.testing.assert_allclose(found, model(x).detach().numpy(), 1e-4, 1e-5)
+    granularity = import_module("torchao.quantization.granularity")
+    per = granularity.PerAxis(0) if bits == 8 else granularity.PerGroup(32)
+    dynamic = quantization.Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=getattr(torch, f"int{bits}"), weight_granularity=per
+    )
+    for configuration in (quantization.Int8WeightOnlyConfig(version=2), dynamic):
+        model, x = torch.nn.Sequential(torch.nn.Linear(64, 32)).eval(), torch.randn(2, 3, 64)
+        quantization.quantize_(model, configuration)
+        lines = torch.export.Dim("lines", max=64)
+        program = torch.export.export(model, (x,), dynamic_shapes=({1: lines},), strict=False)
+        module = fuse_scales(multiply_codes(store_narrow(read_source(program))))
+        found = [op for op in module.functions["main"].block.ops if op.name.startswith("dot_")]
+        if configuration is dynamic:
+            assert module.attributes[IN_INTEGERS] == ("0/linear",)
+            assert [op.name for op in found] == ["dot_general" if bits == 8 else "dot_scaled"]
+        else:
+            assert [str(op.attributes.coding) for op in found] == ["i8"]
+        (found,) = interpret(module, "main", [x.numpy()])
+        np.testing.assert_allclose(found, model(x).detach().numpy(), 1e-4, 1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves

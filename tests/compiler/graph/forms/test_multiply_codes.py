@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from ingot.compiler.graph.forms.multiply_codes import LEFT_IN_FLOAT, multiply_codes
+from ingot.compiler.graph.forms.fuse_scales import fuse_scales
+from ingot.compiler.graph.forms.multiply_codes import (
+    IN_INTEGERS,
+    LEFT_IN_FLOAT,
+    multiply_codes,
+)
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module, TensorType, walk
 from ingot.compiler.read_source import copy_module, read_source
@@ -208,6 +213,54 @@ def test_convolutions_pad_with_the_zero_point(
     ]
     found = check(model(nodes, kind, [2, 6, "h", 5], constants), x, exact=False)
     assert set(found) == {("u8", "i8")}
+
+
+def by_rows() -> Nodes:
+    """Rows of x less their greatest codes, times scales of their own, as "rows"."""
+    return [
+        helper.make_node("ReduceMax", ["x", "last"], ["zero"]),
+        helper.make_node("Cast", ["zero"], ["wide_zero"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("Sub", ["wide", "wide_zero"], ["numbers"]),
+        helper.make_node("Exp", ["sx"], ["factor"]),
+        helper.make_node("Mul", ["wide_zero", "wide_zero"], ["square"]),
+        helper.make_node("Add", ["square", "factor"], ["scale"]),
+        helper.make_node("Mul", ["numbers", "scale"], ["a"]),
+        helper.make_node("Reshape", ["a", "shape"], ["rows"]),
+    ]
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_rows_may_have_scales_and_zero_points_of_their_own(kind: Any) -> None:
+    for zero in (False, True):
+        constants = dequantised(kind, np.int8, True, zero)
+        constants |= {"last": np.array([2]), "shape": np.array([-1, 13])}
+        nodes = [
+            *by_rows(),
+            helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["b"], axis=1),
+            helper.make_node("MatMul", ["rows", "b"], ["y"]),
+        ]
+        source = model(nodes, kind, ["b", "m", 13], constants)
+        assert check(source, integers(kind, 2, 5, 13), exact=False) == [("u8", "i8")]
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_rows_of_codes_meet_weights_with_scales_of_groups_in_integers(kind: Any) -> None:
+    constants = {"last": np.array([2]), "shape": np.array([-1, 32]), "sx": np.float32([0.5])}
+    constants["w"] = RANDOM.integers(-8, 8, (32, 7)).astype(np.int8)
+    constants["sw"] = RANDOM.uniform(0.01, 0.05, (2, 7)).astype(np.float32)
+    nodes = [
+        *by_rows(),
+        helper.make_node("DequantizeLinear", ["w", "sw"], ["b"], axis=0, block_size=16),
+        helper.make_node("MatMul", ["rows", "b"], ["y"]),
+    ]
+    module, x = read_source(model(nodes, kind, ["b", "m", 32], constants)), integers(kind, 2, 5, 32)
+    changed = fuse_scales(multiply_codes(copy_module(module)))
+    assert [op.name for op in walk(changed) if op.name.startswith("dot_")] == ["dot_scaled"]
+    assert IN_INTEGERS in changed.attributes
+    assert LEFT_IN_FLOAT not in changed.attributes
+    (wanted,), (got,) = (interpret(each, "main", [x]) for each in (module, changed))
+    np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=2e-6 * np.abs(wanted).max())
 
 
 def test_rows_of_a_quantised_table_are_taken_as_codes() -> None:

@@ -314,7 +314,7 @@ def far_zero(constants: dict[str, Array]) -> Nodes:
     [
         (blocked, "scales or zero points of its weight change along what is summed"),
         (plain, "its input is not quantised"),
-        (far_zero, "its input is not quantised"),
+        (far_zero, "its input is quantised to u8"),
     ],
 )
 def test_what_does_not_fit_stays_a_product_of_floats(

@@ -305,17 +305,24 @@ def _quantization(
     if len(zeros) == 1:
         zeros = zeros * len(scales)
     fits = len(scales) == 1 or (0 <= axis < len(shape) and len(scales) == shape[axis])
-    if not fits or len(zeros) != len(scales) or not all(map(math.isfinite, scales)):
+    if not fits or len(zeros) != len(scales):
         raise CompileError(
             f"tensor '{name}' of shape {shape} has {len(scales)} scales and {len(zeros)} zero "
             f"points for axis {axis}: expected one, or one per index"
         )
     # TFLite's converter gives a channel of zeros the scale 0.
-    least = min(scales)
-    if least < 0 or (least == 0 and len(scales) == 1 and element.bits <= 16):
-        raise CompileError(f"tensor '{name}' has a scale of {least}, expected positive numbers")
-    low = -(2 ** (element.bits - 1)) if element.kind == "i" else 0
-    outside = [zero for zero in zeros if not low <= zero < low + 2**element.bits]
+    may_be_zero = len(scales) > 1 or element.bits > 16
+    wrong = [
+        each
+        for each in scales
+        if each < 0 or not math.isfinite(each) or (each == 0 and not may_be_zero)
+    ]
+    if wrong:
+        raise CompileError(
+            f"tensor '{name}' has a scale of {wrong[0]}, expected finite positive numbers"
+        )
+    least, greatest = element.limits
+    outside = [zero for zero in zeros if not least <= zero <= greatest]
     if outside:
         raise CompileError(
             f"tensor '{name}' has a zero point of {outside[0]}, which {element.name} does not hold"

@@ -35,8 +35,10 @@ from ingot.hal.spec import DType
 __all__ = ["simplify"]
 
 _MOST_RUNS = 8
-_LONGEST_STEP = 8  # of elements that kernels shuffle out of vectors
 """Slices that a take of known places becomes: each has code of its own in a kernel."""
+
+_LONGEST_STEP = 8
+"""Of such a slice, whose elements kernels shuffle out of vectors."""
 
 
 def simplify(module: Module) -> Module:

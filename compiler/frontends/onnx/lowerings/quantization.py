@@ -34,7 +34,7 @@ def check_scales(*scales: Value | None, of_blocks: bool = False, divides: bool =
         if not of_blocks:
             positive = divides or numbers.size == 1
             good &= numbers > 0 if positive else numbers >= 0
-            expected = "positive" if positive else "0 or positive"
+            expected = "finite and positive" if positive else "finite and not negative"
         if not good.all():
             place = int(np.argmin(good))
             which = f"scale {place} of {numbers.size}" if numbers.size > 1 else "its scale"

@@ -381,9 +381,9 @@ CODED = {
 @pytest.mark.parametrize(
     ("kind", "scale", "zero", "message"),
     [
-        *(("Quantize", s, 0, f"its scale is {s}, expected positive") for s in (0.0, -1.0)),
+        *(("Quantize", s, 0, f"its scale is {s}, expected finite and pos") for s in (0.0, -1.0)),
         *(("Dequantize", [1, s, 1], 0, f"scale 1 of 3 is {s}") for s in (-1.0, np.nan, np.inf)),
-        ("Quantize", [1, 0, 1], 0, "scale 1 of 3 is 0.0, expected positive"),
+        ("Quantize", [1, 0, 1], 0, "scale 1 of 3 is 0.0, expected finite and positive"),
         ("Dequantize", [1, 0, 1], 0, None),  # a channel of zeros
         ("Dequantize", [1, 1], 0, r"zero point is f32\[2\], expected 1 number or 3"),
         ("Dequantize", [1, 1, 1], [0, 0], r"zero point is i8\[2\], expected 1 number or 3"),
@@ -391,7 +391,7 @@ CODED = {
         ("Blocks", [[1, -1], [0, 1], [1, 1]], 0, None),
         ("Blocks", [[1, 1], [1, np.nan], [1, 1]], 0, "scale 3 of 6 is nan, expected finite"),
         ("Blocks", [[1], [1], [1]], 0, r"axis 1 of i8\[3,3\] has 2 blocks of 2"),
-        ("MatMul", [1, 1, -1], 0, "scale 2 of 3 is -1.0, expected 0 or positive"),
+        ("MatMul", [1, 1, -1], 0, "scale 2 of 3 is -1.0, expected finite and not negative"),
         ("MatMul", [1, 1], 0, r"is f32\[2\], expected 1 number or 3, one per index of axis 1"),
         ("MatMul", 1, np.uint8(0), "but codes are i8"),
         ("NBits", [0, -1], 0, None),

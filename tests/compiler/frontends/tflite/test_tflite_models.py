@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -376,8 +377,9 @@ def _hostile(kind: str) -> bytes:
         ends[1].append(g.tensor("float32", (100000, 100000), variable=True, name="v"))
     elif kind == "zero":
         ends[1].append(g.tensor("int8", (2,), (1.0, 2**62), variable=True, name="v"))
-    elif kind == "scale":
-        ends[1].append(g.tensor("int8", (2,), (0.0, 1), variable=True, name="v"))
+    elif kind in ("scale", "infinite"):
+        scale = 0.0 if kind == "scale" else math.inf
+        ends[1].append(g.tensor("int8", (2,), (scale, 1), variable=True, name="v"))
     elif kind == "none":
         ends[1].append(-1)
     elif kind == "twice":
@@ -413,7 +415,8 @@ def _hostile(kind: str) -> bytes:
     [
         ("large", "'v' is damaged: .* at most 1073741824"),
         ("zero", "'v' has a zero point of 4611686018427387904, which i8 does not hold"),
-        ("scale", "'v' has a scale of 0.0, expected positive"),
+        ("scale", "'v' has a scale of 0.0, expected finite positive"),
+        ("infinite", "'v' has a scale of inf, expected finite positive"),
         ("none", "tensor -1 of 2"),
         ("twice", "takes a tensor twice"),
         ("loop", "loops or branches: set variables up without them"),

@@ -26,7 +26,7 @@ LINES = {
     "compiler/ir": 2303,
     "compiler/kernels": 16340,
     "compiler/stream": 1648,
-    "compiler/targets": 4985,
+    "compiler/targets": 4990,
     "compiler/vm": 2623,
     "csrc": 100,
     "csrc/api": 2795,

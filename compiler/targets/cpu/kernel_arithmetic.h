@@ -421,7 +421,19 @@ INGOT_INLINE N(i32) N(convert_f32_i32)(N(f32) a) {
 #define INGOT_HALVES(whole) __builtin_convertvector(whole, N(i16))
 IF(i8, INGOT_NARROW_SATURATED(i8, -128, 127, N(narrow_i32_i8)))
 IF(i16, INGOT_NARROW_SATURATED(i16, -32768, 32767, INGOT_HALVES))
+#if defined(__AVX512F__) && L == 16
+IF(u8, INGOT_INLINE N(u8) N(saturate_u32_u8)(N(i32) a) {
+  typedef char bytes __attribute__((vector_size(16)));
+  return (N(u8))__builtin_ia32_pmovusdb512_mask(a, (bytes){0}, (u16)-1);
+})
+IF(u8, INGOT_INLINE N(u8) N(convert_f32_u8)(N(f32) a) { /* both conversions saturate */
+  N(f32) inside = N(max_constant_f32)(a, (N(f32)){0});
+  return N(saturate_u32_u8)(
+      (N(i32))__builtin_ia32_cvttps2udq512_mask(inside, (N(i32)){0}, (u16)-1, 4));
+})
+#else
 IF(u8, INGOT_NARROW_UNSIGNED(u8, 255, N(narrow_i32_i8)))
+#endif
 IF(u16, INGOT_NARROW_UNSIGNED(u16, 65535, INGOT_HALVES))
 /* By way of f64: gcc 12 converts that in whole vectors, f32 in halves; and it fails on vectors wider
  * than the target's. */

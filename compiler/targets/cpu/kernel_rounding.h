@@ -85,9 +85,7 @@ INGOT_IF(N(f64), INGOT_ROUND_AWAY(f64, i64))
 #endif
 #if defined(__AVX512F__) && L == 16
 #define INGOT_NEAREST_BYTES(x)                                                                \
-  __builtin_ia32_pmovusdb512_mask(                                                            \
-      (N(i32))__builtin_ia32_cvtps2udq512_mask(x, (N(i32)){0}, (u16)-1, 8),                   \
-      (char __attribute__((vector_size(16)))){0}, (u16)-1)
+  N(saturate_u32_u8)((N(i32))__builtin_ia32_cvtps2udq512_mask(x, (N(i32)){0}, (u16)-1, 8))
 #else
 #define INGOT_NEAREST_BYTES(x)                                                                \
   N(narrow_i32_i8)(INGOT_NEAREST(N(min_constant_f32)((N(f32)){0} + 255, x)))

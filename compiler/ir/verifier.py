@@ -6,7 +6,7 @@ level checks types against the op table). The verifier knows structure only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ingot.compiler.ir.core import Block, Function, Module, Op, Region, Value
 from ingot.compiler.ir.dataclass import dataclass
@@ -67,13 +67,19 @@ class _Verifier:
                 )
         self.region(function.body, set())
 
-    def region(self, region: Region, outer: set[Value]) -> None:
-        visible = set(outer)
+    def region(self, region: Region, visible: set[Value]) -> None:
+        own: list[Value] = []  # what is visible in it alone
         for block in region.blocks:
-            visible.update(block.arguments)
-            self.block(block, visible)
+            self.see(block.arguments, visible, own)
+            self.block(block, visible, own)
+        visible.difference_update(own)
 
-    def block(self, block: Block, visible: set[Value]) -> None:
+    @staticmethod
+    def see(values: Sequence[Value], visible: set[Value], own: list[Value]) -> None:
+        own += (value for value in values if value not in visible)
+        visible.update(values)
+
+    def block(self, block: Block, visible: set[Value], own: list[Value]) -> None:
         if not block.ops or block.ops[-1].name not in self.level.terminators:
             self.errors.append(f"'@{self.function.name}' has a block without a terminator")
         for argument in block.arguments:
@@ -83,7 +89,7 @@ class _Verifier:
             if op.name in self.level.terminators and place != len(block.ops) - 1:
                 self.error(op, "stands before the end of its block")
             self.op(op, visible)
-            visible.update(op.results)
+            self.see(op.results, visible, own)
 
     def op(self, op: Op, visible: set[Value]) -> None:
         for place, operand in enumerate(op.operands):

@@ -273,8 +273,7 @@ class _Converter:
         return self._once((instruction, ordinal), self.code.level, make)
 
     def _result_buffer(self, ordinal: int) -> Bytes:
-        type = self.function.result_types[ordinal]
-        assert isinstance(type, TensorType)
+        type = self.function.block.terminator.operands[ordinal].typed(TensorType)
 
         def make() -> Bytes:
             dims = [self.sizes.value(dim) for dim in type.shape]

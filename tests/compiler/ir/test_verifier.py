@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
 from ingot.compiler.graph.level import GRAPH
-from ingot.compiler.ir import parse, verify
+from ingot.compiler.ir import (
+    Block,
+    Function,
+    Level,
+    Module,
+    Op,
+    Region,
+    ScalarType,
+    TensorType,
+    parse,
+    verify,
+)
 from ingot.hal.errors import CompileError
+from ingot.hal.spec import dtype
+
+PLAIN = Level("plain", dict.fromkeys(("if", "neg", "yield", "return")))
 
 
 def refused(body: str, arguments: str = "%x: f32[2]") -> str:
@@ -66,3 +81,44 @@ def test_bounds_that_no_dim_has_are_refused(bounds: str) -> None:
     verify(parse(text.replace("BOUNDS", "[0, 0]")), GRAPH)
     with pytest.raises(CompileError, match=f"the dim 'n' is in {re.escape(bounds)}"):
         verify(parse(text.replace("BOUNDS", bounds)), GRAPH)
+
+
+def branches(count: int) -> Module:
+    """Branches behind each other, each of what the one before gives."""
+    type = TensorType(dtype("f32"), (2,))
+    block = Block([ScalarType(dtype("i1")), type])
+    predicate, value = block.arguments
+    for _ in range(count):
+        first, second = Block(), Block()
+        first.append(Op("neg", [value], [type]))
+        first.append(Op("yield", first.ops[0].results))
+        second.append(Op("yield", [value]))
+        op = Op("if", [predicate], [type], regions=[Region([first]), Region([second])])
+        value = block.append(op).result
+    block.append(Op("return", [value]))
+    return Module({"main": Function("main", Region([block]))})
+
+
+def test_a_value_of_a_branch_is_not_used_outside_of_it() -> None:
+    module = branches(2)
+    verify(module, PLAIN)
+    first, second, last = module.functions["main"].block.ops
+    inner = first.regions[0].block.ops[0].result
+    first.regions[1].block.terminator.operands = [inner]
+    last.operands = [inner]
+    second.regions[1].block.terminator.operands = [first.result]
+    with pytest.raises(CompileError) as caught:
+        verify(module, PLAIN)
+    assert str(caught.value).count("is not defined before it") == 2
+
+
+def test_branches_are_verified_in_time_in_proportion_to_their_count() -> None:
+    def seconds(count: int) -> float:
+        module, times = branches(count), []
+        for _ in range(3):
+            start = time.process_time()
+            verify(module, PLAIN)
+            times.append(time.process_time() - start)
+        return min(times)
+
+    assert seconds(8000) < 24 * seconds(1000)

@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
     "compiler/dispatch": 2265,
-    "compiler/frontends": 41547,
+    "compiler/frontends": 41580,
     "compiler/graph": 11285,
     "compiler/ir": 2308,
     "compiler/kernels": 16340,

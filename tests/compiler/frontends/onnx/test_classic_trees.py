@@ -97,6 +97,14 @@ def test_every_aggregate_and_transform_of_regressors(aggregate: str) -> None:
     read_classic(made, [X], opset=3).check(5e-6, x=samples())
 
 
+def test_leaves_that_all_tell_the_first_of_several_targets_are_warned_of() -> None:
+    nodes = grown(np.random.default_rng(1), MODES[:1], 3, 2)
+    leaves = leaves_of(nodes, "target", np.ones(16), [0])
+    made = classic_node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=2, **nodes, **leaves)
+    with pytest.warns(UserWarning, match="add to target 0 of 2.* one model for each output"):
+        read_classic([made], [X], opset=3).check(x=samples())
+
+
 @pytest.mark.parametrize("kind", KINDS[:4])
 def test_classifiers_of_two_classes_and_more(kind: str) -> None:
     rng = np.random.default_rng(2)

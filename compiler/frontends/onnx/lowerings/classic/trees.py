@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,14 @@ def tree_regressor(node: Node) -> Value:
     tests, leaves, roots = read_trees(node, "target")
     forest = build_forest(tests, leaves, roots, type_of(x).dtype.numpy)
     kind, count = node.text("aggregate_function", "SUM"), _target_count(node)
+    if count > 1 and len(leaves.targets) and not leaves.targets.any():
+        name = node.proto.name or node.proto.op_type
+        warnings.warn(
+            f"all leaves of '{name}' add to target 0 of {count}; the others stay as they begin: "
+            "so onnxmltools writes an XGBoost model of several outputs, which computes something "
+            "else; convert one model for each output",
+            stacklevel=2,
+        )
     if count == 1:  # onnxruntime reads one weight of a leaf, and skl2onnx writes it several times
         _, once = np.unique(leaves.places, return_index=True)
         leaves.places, leaves.targets, leaves.weights = (

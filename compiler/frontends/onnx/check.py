@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx
 
+from ingot.compiler.frontends.onnx.registry import MICROSOFT
 from ingot.hal.errors import CompileError
 
 __all__ = [
@@ -31,8 +32,10 @@ def normalize_domain(domain: str) -> str:
 
 
 def opset_versions(imports: Iterable[onnx.OperatorSetIdProto], name: str) -> dict[str, int]:
-    """The opset version per domain. CompileError for versions that are not supported."""
-    versions = {normalize_domain(entry.domain): int(entry.version) for entry in imports}
+    """The opset version per domain. CompileError for versions that are not supported. Tools leave
+    out that of `com.microsoft`, which has one."""
+    versions = {MICROSOFT: 1}
+    versions |= {normalize_domain(entry.domain): int(entry.version) for entry in imports}
     version = versions.get(DEFAULT_DOMAIN)
     newest = onnx.defs.onnx_opset_version()
     if version is not None and not 1 <= version <= newest:

@@ -19,27 +19,22 @@ from ingot.hal.spec import DType, dtype
 __all__ = ["check_scales", "quantize_by_range", "subtract_point"]
 
 
-def check_scales(*scales: Value | None, of_blocks: bool = False, divides: bool = False) -> None:
-    """UnsupportedNode: of the scales that the model holds one is not finite or not positive.
-
-    One of several may be 0 unless something is divided by it: converters write that for a channel
-    of zeros. Scales of blocks may be negative, too.
-    """
+def check_scales(*scales: Value | None, divides: bool = False) -> None:
+    """UnsupportedNode: of the scales that the model holds one is not finite; or, where something
+    is divided by it, not positive. Converters write 0 for a channel of zeros, and signs into
+    scales of weights."""
     for scale in scales:
         literal = None if scale is None else literal_of_value(scale)
         if literal is None:
             continue
         numbers = literal.array.astype(np.float32).reshape(-1)
-        good, expected = np.isfinite(numbers), "finite"
-        if not of_blocks:
-            positive = divides or numbers.size == 1
-            good &= numbers > 0 if positive else numbers >= 0
-            expected = "finite and positive" if positive else "finite and not negative"
+        good = np.isfinite(numbers) & ((numbers > 0) | (not divides))
         if not good.all():
             place = int(np.argmin(good))
             which = f"scale {place} of {numbers.size}" if numbers.size > 1 else "its scale"
             raise UnsupportedNode(
-                f"{which} is {numbers[place]}, expected {expected}: quantise the model again"
+                f"{which} is {numbers[place]}, expected finite{' and positive' * divides}: "
+                "quantise the model again"
             )
 
 
@@ -109,7 +104,7 @@ def _spread_blocks(node: Node, x: Value, value: Value, block: int) -> Value:
 def dequantize(node: Node) -> Value:
     """Computed in f32, given in the dtype of the scale."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
-    check_scales(scale, of_blocks=node.integer("block_size", 0) != 0)
+    check_scales(scale)
     check_point(type_of(x).dtype, zero)
     result = dtype_of(node.integer("output_dtype", 0)) or type_of(scale).dtype
     wide = node.convert(x, "f32")

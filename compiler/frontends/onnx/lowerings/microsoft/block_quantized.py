@@ -78,7 +78,7 @@ def times_blocks(node: Node) -> Value:
         f"its weight is {packed.type}, but N = {n}, K = {k}, block_size = {block} and bits = "
         f"{bits} make {size} bytes: fix the model",
     )
-    check_scales(scales, of_blocks=True)
+    check_scales(scales)
     scales = _by_rows(node, scales, n, blocks)
     if zeros is not None:
         is_float = type_of(zeros).dtype.is_float
@@ -161,7 +161,7 @@ def matmul_bnb4(node: Node) -> Value:
     """x times a weight of numbers out of a table of 16, times the greatest of their block. The
     first number lies in the high half of a byte."""
     x, packed, scales = (node.input(place) for place in range(3))
-    check_scales(scales, of_blocks=True)
+    check_scales(scales)
     k, n, block = (node.integer(name, 0) for name in ("K", "N", "block_size"))
     table = _NF4 if node.integer("quant_type", 1) else (*_FP4, *(-each for each in _FP4))
     four, low = node.fill(4, like=packed), node.fill(15, like=packed)
@@ -182,7 +182,7 @@ def matmul_bnb4(node: Node) -> Value:
 def gather_block_quantized(node: Node) -> Value:
     """Slices of a tensor of few bits in blocks, as numbers; zeros for an index out of range."""
     data, indices, scales, zeros = node.input(0), node.input(1), node.input(2), node.optional(3)
-    check_scales(scales, of_blocks=True)
+    check_scales(scales)
     rank, element = type_of(data).rank, type_of(data).dtype
     gathered = node.normalize_axis(node.integer("gather_axis", 0), rank)
     axis = node.normalize_axis(node.integer("quantize_axis", 1), rank)

@@ -111,7 +111,7 @@ def quantized_mixture(node: Node) -> Value:
 
 def _coded(node: Node, at: int, zeros_at: int, place: int) -> _Layer:
     packed, scales, zeros = node.input(at), node.input(at + 1), node.optional(zeros_at)
-    check_scales(scales, of_blocks=True)
+    check_scales(scales)
     bits = node.integer(f"fc{place}_expert_weight_bits", node.integer("expert_weight_bits", 4))
     unsupported(bits not in (2, 4, 8), f"its bits are {bits}: 2, 4 and 8 are supported")
     inputs = shape_of(packed)[2] * (8 // bits)

@@ -12,6 +12,7 @@ import numpy as np
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import widen
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
+from ingot.compiler.frontends.torch.lowerings.arithmetic import promoted
 from ingot.compiler.graph.rewriter import literal_of_value
 from ingot.compiler.ir import Literal, Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -19,29 +20,30 @@ from ingot.hal.spec import DType, dtype
 
 __all__: list[str] = []
 
+_F32 = dtype("f32")
 _EPSILON = 2.0**-23  # of f32
 _PT2E = "quantized_decomposed"
 _Spread = Callable[[Value], Value]
 
 
-def _divided(c: Context, x: Value, scale: Scalar, spread: _Spread) -> Value:
-    """x times the inverse of the scale, which is rounded to f32, in f32."""
+def _divided(c: Context, x: Value, scale: Scalar, spread: _Spread, element: DType = _F32) -> Value:
+    """x times the inverse of the scale, both rounded to that dtype."""
     if isinstance(scale, float):
-        factor = c.scalar(1 / scale, "f32")
+        factor = c.scalar(1 / scale, element)
     else:
-        factor = c.op("div", 1, c.scalar(scale, "f32"))
-    return c.op("mul", c.convert(x, "f32"), spread(factor))
+        factor = c.op("div", 1, c.scalar(scale, element))
+    return c.op("mul", c.convert(x, element), spread(factor))
 
 
 def _quantized(
     c: Context, x: Value, scale: Scalar, zero: Scalar | None, low: Scalar, high: Scalar,
-    spread: _Spread,
+    spread: _Spread, element: DType = _F32,
 ) -> Value:  # fmt: skip
-    """round(x / scale) + zero point, halves to even, saturated."""
-    rounded = c.op("round_even", _divided(c, x, scale, spread))
+    """round(x / scale) + zero point, halves to even, saturated, as numbers of `element`."""
+    rounded = c.op("round_even", _divided(c, x, scale, spread, element))
     if zero is not None:
-        rounded = c.op("add", rounded, spread(c.scalar(zero, "f32")))
-    first, last = (c.filled(each, "f32", shape_of(rounded)) for each in (low, high))
+        rounded = c.op("add", rounded, spread(c.scalar(zero, element)))
+    first, last = (c.filled(each, element, shape_of(rounded)) for each in (low, high))
     return c.convert(c.op("clamp", first, rounded, last), c.dtype)
 
 
@@ -322,7 +324,7 @@ def quantize_blocks(
 ) -> Value:  # fmt: skip
     _checked(zero_point_domain)
     low, high = _limits(element, low, high)
-    return _quantized(c, x, scale, zero, low, high, _to_blocks(c, x, block))
+    return _quantized(c, x, scale, zero, low, high, _to_blocks(c, x, block), promoted(x, scale))
 
 
 @lowering("torchao.dequantize_affine.default")
@@ -340,10 +342,10 @@ def choose_for_blocks(
     high: Any = None, epsilon: float | None = None, *_: Any, **__: Any,
 ) -> list[Value]:  # fmt: skip
     low, high = _limits(element, low, high)
-    epsilon = _EPSILON if epsilon is None else epsilon
+    if epsilon is None:
+        epsilon = 2.0 ** (-14 if type_of(x).dtype.name == "f16" else -126)  # the least normal one
     split = _blocks(x, block)[1]
-    wide = c.reshape(widen(c, x), split)
-    least, greatest = _ends(c, wide, range(1, len(split), 2))
+    least, greatest = _ends(c, c.reshape(x, split), range(1, len(split), 2))
     if mapping == "ASYMMETRIC":
         return _asymmetric(c, least, greatest, low, high, epsilon, element)
     if mapping != "SYMMETRIC":

@@ -514,6 +514,31 @@ def test_products_of_torchao_are_of_codes(bits: int) -> None:
         np.testing.assert_allclose(found, model(x).detach().numpy(), 1e-4, 1e-5)
 
 
+def test_rows_are_quantised_in_the_dtype_that_torchao_computes_with() -> None:
+    affine = pytest.importorskip("torchao.quantization.quant_primitives")
+    block, limits = (1, 32), (torch.int8, -128, 127)
+
+    class Rows(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            results = []
+            for kind in (torch.bfloat16, torch.float16, torch.float32):
+                for mapping in ("SYMMETRIC", "ASYMMETRIC"):
+                    for wide in (None, torch.float32):
+                        mapped = getattr(affine.MappingType, mapping)
+                        rows = x.to(kind)
+                        numbers = affine.choose_qparams_affine(
+                            rows, mapped, block, *limits, scale_dtype=wide
+                        )
+                        codes = affine.quantize_affine(rows, block, *numbers, *limits)
+                        results += [codes, *(each.float() for each in numbers)]
+            return results
+
+    x = torch.randn(50, 32) * torch.logspace(-6, 4, 50)[:, None]
+    module = read_source(torch.export.export(Rows(), (x,)))
+    for found, wanted in zip(interpret(module, "main", [x.numpy()]), Rows()(x), strict=True):
+        np.testing.assert_array_equal(found, wanted.numpy())
+
+
 @pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves
 def test_weights_that_share_memory_are_read_alone() -> None:
     class Parts(torch.nn.Module):  # type: ignore[misc, name-defined]

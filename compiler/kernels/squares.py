@@ -1,4 +1,4 @@
-"""Squares of vectors, transposed in registers."""
+"""Squares of vectors, transposed in registers, and the axes along which they lie."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from ingot.compiler.ir import Value
 from ingot.compiler.kernels.kernel import register_bytes
 from ingot.compiler.kernels.loop import LoopBuilder, dtype_of
+from ingot.compiler.kernels.schedule import Merged, loads_of
+from ingot.compiler.kernels.trace import Node
 
-__all__ = ["along_operand", "transpose"]
+__all__ = ["along_operand", "transpose", "walked_axes"]
+
+_LEAST_SIDE = 8  # of an axis that is moved to be walked in blocks
 
 _WOVEN = 16
 """Bytes of vectors of which machines weave two by one instruction."""
@@ -59,3 +63,17 @@ def _weave(b: LoopBuilder, square: list[Value]) -> list[Value]:
         pairs = zip(square[:half], square[half:], strict=True)
         square = [b.shuffle(*pair, lanes) for pair in pairs for lanes in (low, high)]
     return square
+
+
+def walked_axes(axes: Sequence[Merged], roots: Sequence[Node]) -> list[Merged]:
+    """The axes, one along which an operand is contiguous moved to the last but one if the last axis
+    takes steps in that operand: channels last to first where the rows of pixels lie apart."""
+    inner = axes[-1]
+    for load in loads_of(roots):
+        if load.index.coefficient(inner.axis) in (0, 1):
+            continue
+        for each in axes[:-2]:
+            long = not isinstance(each.extent, int) or each.extent >= _LEAST_SIDE
+            if long and load.index.coefficient(each.axis) == 1:
+                return [*(other for other in axes[:-1] if other is not each), each, inner]
+    return list(axes)

@@ -20,6 +20,7 @@ from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.blocks import ask_ahead
 from ingot.compiler.kernels.lanes.joined_axes import count_of_joined, windows_of
+from ingot.compiler.kernels.lanes.unwoven import unwoven_axis, walk_unwoven
 from ingot.compiler.kernels.lanes.woven import (
     MOST_NODES,
     conditions_on,
@@ -40,7 +41,7 @@ from ingot.compiler.kernels.schedule import (
     power_of_two,
     trace_with_splits,
 )
-from ingot.compiler.kernels.squares import along_operand, transpose
+from ingot.compiler.kernels.squares import along_operand, transpose, walked_axes
 from ingot.compiler.kernels.trace import (
     Apply,
     Checked,
@@ -58,7 +59,6 @@ __all__ = ["MapSchedule", "lower_map", "trace_map"]
 _PAGES = 64  # sides of a block of squares: its lines lie in as many pages of both sides
 _MOST_PARTS = 8  # of the last axis, each with all of the code
 _FEW_PARTS = 3  # those of a pad; more are what a concatenation has
-_LEAST_SIDE = 8  # of an axis that is moved to be walked in blocks
 _STRIP = 32  # rows that are walked for one vector of indices
 _LEAST_ROWS = 4  # for which indices are read in front
 _TRANSPOSE_BLOCK = 16  # steps of the axis that is contiguous in the operand, per block
@@ -109,7 +109,7 @@ class _Lowering:
         axes: list[Merged],
     ) -> None:
         self.function, self.target = function, target
-        self.roots, self.out, self.axes = roots, out, _reordered(axes, roots)
+        self.roots, self.out, self.axes = roots, out, walked_axes(axes, roots)
         self.builder = LoopBuilder()
         self.inner = axes[-1]
         dtypes = {node.dtype for node in walk_nodes(roots) if not node.dtype.is_boolean}
@@ -123,7 +123,13 @@ class _Lowering:
                 self.lanes //= 2
         if self._has_bytes_apart():
             self.lanes = min(self.lanes, 16)
-        self.joined = 0 if self.woven > 1 else count_of_joined(self.axes, roots, self.lanes)
+        short = None if self.woven > 1 else unwoven_axis(self.axes, roots, self.lanes)
+        shared = [each for each in self.axes if each is not short]
+        self.axes = [*shared[:-1], short, self.inner] if short else shared
+        self.unwoven = short is not None
+        self.joined = 0
+        if self.woven == 1 and not short:
+            self.joined = count_of_joined(self.axes, roots, self.lanes)
         self.outer = self.axes[: len(self.axes) - self.joined]
         if self.joined:
             self.lanes = known_dim(dims.product(each.extent for each in self.axes[-self.joined :]))
@@ -132,8 +138,9 @@ class _Lowering:
             self.lanes = min(self.lanes, _TRANSPOSE_BLOCK)
         self.turned = self._turned()
         self.in_place = in_place_pairs(function, roots, self.out)
-        if self.turned and any(modulo(each.extent, self.lanes) != 0 for each in self.axes[-2:]):
-            self.in_place = ()  # squares may lie over each other
+        ends = self.axes[-2:] if self.turned else self.axes[-1:] if self.unwoven else []
+        if any(modulo(each.extent, self.lanes) != 0 for each in ends):
+            self.in_place = ()  # squares and vectors may lie over each other
         self.strip = self._strip()
         self.places, self.known = self._divide()
         widest = max(node.dtype.bytes for node in roots)
@@ -142,7 +149,9 @@ class _Lowering:
         if self.joined:
             self.grid = Grid.of(self.outer, budget // multiple, function.symbols)
         else:
-            self.grid = Grid.of(self.axes, budget, function.symbols, multiple)
+            self.grid = Grid.of(shared, budget, function.symbols, multiple)
+            if self.unwoven and self.grid.least(self.inner) < self.lanes:
+                self.grid = Grid.of(shared[:-1], 1, function.symbols)
         if self.turned:
             self.grid = self._whole_squares(self.grid)
 
@@ -161,7 +170,7 @@ class _Lowering:
     def _transpose_block(self) -> int:
         """Above 1 if an operand is contiguous along the last axis but one: then both of the
         last axes are walked in blocks, so that every line of the operand is used at once."""
-        if len(self.axes) < 2 or self.joined:
+        if len(self.axes) < 2 or self.joined or self.unwoven:
             return 1
         outer = self.axes[-2].axis
         for load in loads_of(self.roots):
@@ -309,6 +318,11 @@ class _Lowering:
             return
         if depth == len(self.axes) - 1:
             self._innermost(emitter, *self._range(self.inner))
+            return
+        if depth == len(self.axes) - 2 and self.unwoven:
+            self._hoist(emitter, depth)
+            span = self._range(self.inner)
+            walk_unwoven(emitter, self.axes[-2:], self.roots, self.lanes, span, self._put)
             return
         if depth == len(self.axes) - 2 and self.woven * self.block * self.strip > 1:
             walk = self._woven if self.woven > 1 else self._blocked
@@ -572,24 +586,11 @@ class _Lowering:
         return not self.places and modulo(self.inner.extent, self.lanes) == 0
 
     def _store(self, emitter: Emitter, count: LoopIndex | None) -> None:
-        b = self.builder
-        values = [emitter.emit_vector(root) for root in self.roots]
-        place = emitter.index(self.out)
+        self._put(emitter, [emitter.emit_vector(root) for root in self.roots], count)
+
+    def _put(self, emitter: Emitter, values: list[Value], count: LoopIndex | None = None) -> None:
+        b, place = self.builder, emitter.index(self.out)
         first = len(self.function.arguments)
         for ordinal, value in enumerate(values):
             memory = b.binding(first + ordinal, self.roots[ordinal].dtype)
             b.store(memory, place, value, count)
-
-
-def _reordered(axes: list[Merged], roots: list[Node]) -> list[Merged]:
-    """The axes, one along which an operand is contiguous moved to the last but one if the last axis
-    takes steps in that operand: channels last to first where the rows of pixels lie apart."""
-    inner = axes[-1]
-    for load in loads_of(roots):
-        if load.index.coefficient(inner.axis) in (0, 1):
-            continue
-        for each in axes[:-2]:
-            long = not isinstance(each.extent, int) or each.extent >= _LEAST_SIDE
-            if long and load.index.coefficient(each.axis) == 1:
-                return [*(other for other in axes[:-1] if other is not each), each, inner]
-    return axes

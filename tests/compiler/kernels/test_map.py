@@ -8,6 +8,7 @@ import pytest
 from ingot.compiler.ir import walk
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.printer import to_text
+from ingot.compiler.kernels.loop_attributes import Ordinal
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
 from tests.support.every_target import CPU, OPENCL, on_every_target
@@ -142,6 +143,28 @@ def test_elements_that_lie_apart(target, kind: str, step: int) -> None:
         return b.op("transpose", x, permutation=(1, 0))
 
     target.check(entry([f"{kind}[150,{step}]"], body))
+
+
+@pytest.mark.parametrize(("length", "steps"), [(64, 3), (71, 4), (8197, 2)])
+@pytest.mark.parametrize("kind", ["u8", "f32"])
+def test_what_lies_alternately_is_read_once(kind: str, length: int, steps: int) -> None:
+    """Also where vectors end with the line, and with an operand whose place the result takes."""
+
+    def body(b, x, scale, y):
+        shape = (symbol("n"), steps, length)
+        x = b.op("convert", b.op("transpose", x, permutation=(0, 2, 1)), dtype=F32)
+        x = b.op("mul", x, b.op("broadcast", scale, shape=shape, dimensions=(1,)))
+        return b.op("add", x, y)
+
+    types = [f"{kind}[n,{length},{steps}]", f"f32[{steps}]", f"f32[n,{steps},{length}]"]
+    function = entry(types, body, {"n": (0, None)})
+    for n in (0, 2):
+        CPU.check(function, n=n)
+    kernel = CPU.lower(function)
+    reads = [op for op in walk(kernel.loops) if op.name == "loop.load"]
+    ordinals = [Ordinal.of(op.operands[0].owner).ordinal for op in reads]
+    assert (ordinals.count(0), ordinals.count(2)) == (steps, steps)
+    assert bool(kernel.in_place) == (length % kernel.schedule.lanes == 0)
 
 
 @pytest.mark.parametrize(

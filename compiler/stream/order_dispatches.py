@@ -30,7 +30,8 @@ __all__ = ["order_dispatches"]
 Length = Callable[[Value], int]
 
 _MOVED = frozenset({"stream.dispatch", "stream.alias", "view"})
-_WIDTH = 32  # sets of one size that are kept
+_WIDTH, _LEAST_WIDTH = 32, 8  # sets of one size that are kept
+_MOST_SETS = 1 << 15  # in all, from which on fewer of each size are
 _CHOICES = 12  # dispatches of those that can come next
 
 
@@ -260,6 +261,7 @@ class _Run:
 
     def _search(self) -> list[int]:
         states = [self._start()]
+        width = min(max(_MOST_SETS // max(len(self.tasks), 1), _LEAST_WIDTH), _WIDTH)
         for _ in self.tasks:
             best: dict[int, _State] = {}
             before = [each.previous for each in states if each.previous is not None]
@@ -272,7 +274,7 @@ class _Run:
                     other = best.get(after.done)
                     if other is None or after.peak < other.peak:
                         best[after.done] = after
-            states = sorted(best.values(), key=lambda each: (each.peak, each.live))[:_WIDTH]
+            states = sorted(best.values(), key=lambda each: (each.peak, each.live))[:width]
         order: list[int] = []
         last = states[0]
         while last.previous is not None:

@@ -25,7 +25,7 @@ LINES = {
     "compiler/graph": 11285,
     "compiler/ir": 2308,
     "compiler/kernels": 16425,
-    "compiler/stream": 1648,
+    "compiler/stream": 1649,
     "compiler/targets": 4990,
     "compiler/vm": 2623,
     "csrc": 100,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Function, Module, Op, Region, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.stream import order_dispatches as order_file
 from ingot.compiler.stream import plan_memory as plan_memory_file
 from ingot.compiler.stream.homes import alias_root, byte_length
 from ingot.compiler.stream.ops import Dispatch, KernelCall, PlannedFunction
@@ -88,6 +90,28 @@ def test_what_is_ready_is_listed_of_the_sets_that_are_kept_alone() -> None:
     finally:
         tracemalloc.stop()
     assert most < 3 << 19
+
+
+def test_of_long_programs_fewer_sets_of_a_size_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream()
+    made = [stream.dispatch(stream.argument, length=place + 1) for place in range(200)]
+    function = stream.function(stream.dispatch(*made, length=1))
+    looked_at: list[int] = []
+    after = order_file._Run._after
+
+    def counted(run: Any, state: Any, ordinal: int) -> Any:
+        looked_at.append(ordinal)
+        return after(run, state, ordinal)
+
+    monkeypatch.setattr(order_file._Run, "_after", counted)
+    order_dispatches(function.block, length_of)
+    many = len(looked_at)
+    looked_at.clear()
+    monkeypatch.setattr(order_file, "_MOST_SETS", 8 * len(made))
+    order_dispatches(function.block, length_of)
+    assert len(looked_at) < many / 3
 
 
 def test_what_stays_where_it_is_is_not_passed() -> None:

@@ -85,10 +85,9 @@ def quantize(
             "codes are made of the weights, so they stand in the module: leave parameters out"
         )
     if scheme.needs_data and data is None:
-        raise InvalidArgument(
-            f"{scheme.needs_data} needs calibration data: give data=, or activations='dynamic' for "
-            "ranges that each call finds"
-        )
+        ranges = "activations='dynamic' for ranges that each call finds"
+        other = ranges if activations == "int8" else "leave it out"
+        raise InvalidArgument(f"{scheme.needs_data} needs calibration data: give data=, or {other}")
     say = progress or (lambda step: None)
     program = read_program(source, state=options.pop("state", None), progress=say, **reading)
     work = Work(prepare(program), scheme, keep, precision, options, say)

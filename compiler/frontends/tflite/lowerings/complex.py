@@ -3,7 +3,7 @@ all imaginary parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ingot.compiler.frontends.complex_numbers import (
@@ -15,7 +15,7 @@ from ingot.compiler.frontends.complex_numbers import (
     join,
     take_apart,
 )
-from ingot.compiler.frontends.emitter import type_of
+from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
 from ingot.compiler.frontends.tflite.lowering import LOWERINGS, OF_COMPLEX, Context, lowering
 from ingot.compiler.frontends.tflite.lowerings import (  # noqa: F401 - they fill the table
     control,
@@ -34,11 +34,21 @@ def _is_complex(x: Any) -> bool:
     return isinstance(x, Value) and type_of(x).dtype.is_complex
 
 
+def _check(given: Sequence[Any]) -> None:
+    """UnsupportedNode: what is no index or condition is not complex, or of several dtypes."""
+    types = {type_of(x).dtype for x in given if isinstance(x, Value)}
+    numbers = sorted(each.name for each in types if each.is_float or each.is_complex)
+    if len(numbers) != 1 or not any(each.is_complex for each in types):
+        found = " and ".join(numbers) or "none"
+        raise UnsupportedNode(f"its numbers are {found}, expected complex ones: cast the others")
+
+
 def _moved(name: str) -> Callable[..., list[Value]]:
     """What moves elements moves both parts alike."""
     function = LOWERINGS[name].function
 
     def lower(c: Context, *given: Any) -> list[Value]:
+        _check(given)
         apart = [take_apart(c.builder, x) if _is_complex(x) else (x, x) for x in given]
         made = [function(c, *parts) for parts in zip(*apart, strict=True)]
         real, imaginary = (each if isinstance(each, list) else [each] for each in made)
@@ -52,7 +62,9 @@ def _register_binary(name: str) -> None:
 
     @lowering(name, into=OF_COMPLEX)
     def lower(c: Context, *given: Value) -> Value:
-        apart = [take_apart(c.builder, x) for x in c.broadcast(*given)]
+        _check(given)
+        parts = zip(*(take_apart(c.builder, x) for x in given), strict=True)
+        apart = zip(*(c.broadcast(*each) for each in parts), strict=True)
         return join(c.builder, function(Complex(c.builder), *apart))
 
 
@@ -64,6 +76,7 @@ for _name in _BINARY:
 
 @lowering("NEG", into=OF_COMPLEX)
 def negate(c: Context, x: Value) -> Value:
+    _check([x])
     return join(c.builder, UNARY["negate"](Complex(c.builder), take_apart(c.builder, x)))
 
 

@@ -264,7 +264,7 @@ def test_calls_cases_and_composites() -> None:
 
 def test_a_spectrum_as_tensorflow_writes_it_agrees_compiled() -> None:
     """A transform of one axis is one of two, of which an axis of 1 is taken away; and complex
-    tensors go through calls, constants and results."""
+    tensors go through calls, constants, arguments and results."""
     model = Model()
     g, inner = model.main, model.graph("inner")
     given, taken = (each.tensor("complex64", (5, 9)) for each in (inner, inner))
@@ -276,14 +276,16 @@ def test_a_spectrum_as_tensorflow_writes_it_agrees_compiled() -> None:
     g.op("RFFT2D", [x, g.constant(np.array([1, 16], np.int32))], [spectrum])
     flat, loud = (g.tensor("complex64", (5, 9), name=name) for name in ("flat", "loud"))
     size = g.tensor("float32", (5, 9), name="size")
+    shift, shifted = (g.tensor("complex64", shape, name="shift") for shape in ((9,), (5, 9)))
     g.op("SQUEEZE", [spectrum], [flat], "SqueezeOptions", squeezeDims=[1])
     g.op("CALL", [flat], [loud], "CallOptions", subgraph=1)
-    g.op("COMPLEX_ABS", [loud], [size])
-    g.ends([x], [loud, size])
+    g.op("SUB", [loud, shift], [shifted], "SubOptions")
+    g.op("COMPLEX_ABS", [shifted], [size])
+    g.ends([x, shift], [loud, size])
     sound = _floats(5, 1, 16)
     wanted = gains * np.fft.rfft(sound[:, 0])
-    got = load_best(bytes(model))(sound)
-    for a, b in zip((wanted, np.abs(wanted)), map(np.asarray, got), strict=True):
+    got = load_best(bytes(model))(sound, gains)
+    for a, b in zip((wanted, np.abs(wanted - gains)), map(np.asarray, got), strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
 
 

@@ -302,6 +302,7 @@ WRONG: list[tuple[str, list[Any], str, dict[str, Any], str]] = [
         "1 beginnings, 2 ends and 2 strides",
     ),
     ("SUM", [X.astype("complex64"), np.zeros(1, I32)], "ReducerOptions", {}, "complex numbers"),
+    ("ADD", [X.astype("complex64"), X], "AddOptions", {}, "its numbers are c64 and f32, expected"),
 ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.kernels.attention_entry import AttentionEntry, weight_of
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
-from ingot.compiler.kernels.lanes.few_queries import FewQueries
+from ingot.compiler.kernels.lanes.few_queries import FEW, FewQueries
 from ingot.compiler.kernels.loop import Index
 from ingot.compiler.kernels.register_tile import (
     TileShape,
@@ -44,9 +44,6 @@ QUERY_BLOCK = 64
 KEY_BLOCK = 128
 """Keys whose scores are in scratch: the same in blocks of 64 takes 281 us instead of 276. Of 8
 heads, 1500 x 1500 x 64, with L1 of 48 KB, 256 take 40.8 ms, 128 38.4, 96 38.0, 64 39.1."""
-
-FEW_QUERIES = 4
-"""So many of a block are done one after another, which reads keys and values for each."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +86,7 @@ class _Attention(AttentionEntry):
         rows = 6 if target.register_count >= 32 else 5
         self.schedule = AttentionSchedule(QUERY_BLOCK, KEY_BLOCK, rows, vectors)
         self.ends: list[Value] = []  # of the queries of a block, per vector
+        self.few_length = 0  # of scratch, of a block with few queries
 
     def lower(self) -> Kernel:
         b, block = self.b, self.schedule.queries
@@ -98,21 +96,22 @@ class _Attention(AttentionEntry):
         lives = set(range(1, block + 1))  # what `live` may be
         if isinstance(queries, int):
             lives = {queries % block or block, *([block] if queries > block else [])}
-        fewest = {each for each in lives if each <= FEW_QUERIES and FewQueries.takes(self)}
+        fewest = {each for each in lives if each <= FEW and FewQueries.takes(self)}
 
         def many() -> None:
             self._block(_Block(first, live), lives - fewest)
 
         def few() -> None:
-            parts = [self._scratch(part) for part in ("queries", "scores", "sums")]
-            FewQueries(self, self.lanes, parts).attend(first, live)
+            queries = FewQueries(self, self.lanes)
+            self.few_length = queries.scratch_length
+            queries.attend(first, live)
 
         if not fewest:
             many()
         elif lives == fewest:
             few()
         else:
-            b.if_(b.compare("gt", live, FEW_QUERIES), many, few)
+            b.if_(b.compare("gt", live, FEW), many, few)
         return self._finish()
 
     # Scratch: queries [d][block], scores [keys][block], sums [e][block], and a row of what there is
@@ -124,7 +123,7 @@ class _Attention(AttentionEntry):
         return self.b.scratch(rows[part] * QUERY_BLOCK * 4, F32)
 
     def _scratch_length(self) -> int:
-        return (self.d + KEY_BLOCK + self.e + 1) * QUERY_BLOCK * 4
+        return max((self.d + KEY_BLOCK + self.e + 1) * QUERY_BLOCK * 4, self.few_length)
 
     def _block(self, block: _Block, lives: set[int]) -> None:
         """A block with one of these counts of live queries: in all of its vectors, or in one."""

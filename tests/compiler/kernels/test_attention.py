@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Function, TensorType, Value
+from ingot.compiler.ir import Function, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.kernels import interpreter
 from ingot.compiler.kernels.classes import lower_entry
+from ingot.compiler.kernels.interpreter import run_kernel
+from ingot.compiler.kernels.lanes import few_queries
+from ingot.compiler.kernels.loop_attributes import Ordinal
 from ingot.compiler.targets.cpu.variants import VARIANTS
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
@@ -155,7 +159,7 @@ def test_all_widths_that_are_fused_fit_local_memory() -> None:
                 assert kernel.local_length <= target.local_memory
 
 
-NUMBERS = ((1, 1), (1, 7), (2, 8), (3, 300), (4, 1025), (1, 2100), (5, 40), (68, 20))
+NUMBERS = ((1, 1), (1, 7), (2, 8), (3, 300), (6, 1025), (1, 2100), (7, 40), (68, 20))
 """Queries and keys: few queries and many, blocks of keys that are full and that are not."""
 
 
@@ -172,6 +176,31 @@ def test_few_queries_read_keys_along_features(variant: str) -> None:
         out = np.full((2, queries, e), np.nan, np.float32)
         (got,) = run(kernel, [q, k, v, mask], [out], variant, m=queries, n=keys)
         assert error_of(got, attend(q, k, v, mask, 0.3)) < 2e-6
+
+
+@pytest.mark.parametrize("operand", [1, 2])
+def test_a_block_of_keys_meets_all_queries_before_the_next(
+    monkeypatch: pytest.MonkeyPatch, operand: int
+) -> None:
+    monkeypatch.setattr(few_queries, "KEYS", 32)
+    types = [f32(1, 1, m, 16) for m in (3, 80, 80)]
+    function = entry(types, lambda b, *args: b.op("attention", *args, scale=0.3))
+    kernel = lower_entry(function, VARIANTS["x86-64-v4"].target)
+    read: list[int] = []
+
+    def note(run: Any, op: Op) -> None:
+        memory, at = op.operands[:2]
+        if memory.owner.name == "loop.binding" and Ordinal.of(memory.owner).ordinal == operand:
+            read.append(int(np.max(run.values[at])) // (32 * 16))
+        load(run, op)
+
+    load = interpreter._SPECIAL["loop.load"]
+    monkeypatch.setitem(interpreter._SPECIAL, "loop.load", note)
+    q, k, v = (draw(1, 1, m, 16, seed=m) for m in (3, 80, 80))
+    out = np.zeros((1, 1, 3, 16), np.float32)
+    assert run_kernel(kernel, [q, k, v, out], {}) is None
+    assert error_of(out, attend(q, k, v, 0.0, 0.3)) < 2e-6
+    assert (read, len(read)) == (sorted(read), 3 * 80)
 
 
 @pytest.mark.parametrize("variant", host_variants())

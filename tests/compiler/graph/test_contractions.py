@@ -135,6 +135,24 @@ def test_a_network_runs_channels_last_with_one_transpose_at_its_input() -> None:
     assert names(after)["depthwise"] == 1
 
 
+@pytest.mark.parametrize(
+    ("channels", "row", "step", "moves"),
+    [(16, 14, 1, 2), (16, 16, 2, 2), (15, 14, 1, 0), (16, 17, 1, 0), (16, 28, 2, 0)],
+)
+def test_windows_of_short_rows_go_to_channels_last(
+    channels: int, row: int, step: int, moves: int
+) -> None:
+    def build(b: Builder, x: Any) -> Any:
+        return b.op(
+            "reduce_window", x, kind="max", window=(1, 1, 3, 3), strides=(1, 1, step, step),
+            padding=((0, 0), (0, 0), (1, 1), (1, 1)),
+        )  # fmt: skip
+
+    module = program(build, f"f32[b,{channels},{row},{row}]")
+    after = check_pass((choose_layout,), module, normal(0, 2, channels, row, row))
+    assert names(after)["transpose"] == moves
+
+
 def test_a_flatten_moves_the_rows_of_the_next_weight() -> None:
     def build(b: Builder, x: Any) -> Any:
         x = b.op("reshape", convolve(b, x, 0, 6, 3), shape=(B, 6 * 4 * 5))

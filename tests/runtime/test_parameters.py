@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-import os
 import pickle
 import subprocess
 import sys
@@ -18,53 +17,36 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGUFWriter
-from safetensors.numpy import save, save_file
+from safetensors.numpy import save_file
 
 import ingot
 from ingot.command import main
 from ingot.compiler.graph.builder import Builder
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType
+from ingot.compiler.ir import Block, Function, Module, Region
 from ingot.compiler.ir.printer import to_text
-from ingot.hal.spec import dtype
-from ingot.runtime import parameters, shared_weights
 from tests.support.devices import best_variant, on_every_device
-
-F32 = dtype("f32")
-X = np.ones(3, np.float32)
-W = np.arange(12, dtype=np.float32).reshape(4, 3)
-B = np.arange(4, dtype=np.float32)
-
-
-def program() -> Module:
-    """w @ x + 2 b, where b is of the scope "more"."""
-    block = Block([TensorType(F32, (3,))])
-    b = Builder(block)
-    weight = b.value("parameter", scope="", key="w", dtype=F32, shape=(4, 3))
-    bias = b.value("parameter", scope="more", key="b", dtype=F32, shape=(4,))
-    y = b.value("dot_general", weight, *block.arguments, lhs_contract=(1,), rhs_contract=(0,))
-    b.return_(b.value("add", y, b.value("add", bias, bias)))
-    module = Module()
-    module.add(Function("main", Region([block]), ["x"], ["y"]))
-    return module
-
-
-def identity(length: int) -> Module:
-    """The parameter w."""
-    block = Block([])
-    b = Builder(block)
-    b.return_(b.value("parameter", scope="", key="w", dtype=F32, shape=(length,)))
-    module = Module()
-    module.add(Function("main", Region([block]), [], ["y"]))
-    return module
-
-
-def expected(w: Any = W, b: Any = B) -> Any:
-    return w @ X + 2 * b
+from tests.support.parameters import (
+    F32,
+    B,
+    W,
+    X,
+    compiled,
+    expected,
+    folder_of_shards,
+    gguf,
+    identity,
+    npz,
+    program,
+    safetensors,
+    shards,
+    zarr_file,
+    zarr_folder,
+)
 
 
 @pytest.fixture(scope="module")
 def module() -> Any:
-    return ingot.compile(program(), variants=[best_variant()])
+    return compiled()
 
 
 @pytest.fixture(scope="module")
@@ -75,58 +57,6 @@ def path(module: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # Sources.
-
-
-def safetensors(folder: Path) -> Path:
-    save_file({"w": W, "b": B}, folder / "all.safetensors")
-    return folder / "all.safetensors"
-
-
-def shards(folder: Path) -> Path:
-    save_file({"w": W, "b": -B}, folder / "model-1.safetensors")
-    save_file({"b": B}, folder / "model-2.safetensors")
-    files = {"w": "model-1.safetensors", "b": "model-2.safetensors"}
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"metadata": {}, "weight_map": files}))
-    return index
-
-
-def folder_of_shards(folder: Path) -> Path:
-    return shards(folder).parent
-
-
-def npz(folder: Path) -> Path:
-    np.savez_compressed(folder / "all.npz", w=W, b=B)
-    return folder / "all.npz"
-
-
-def gguf(folder: Path) -> Path:
-    writer = GGUFWriter(folder / "all.gguf", "none")
-    writer.add_tensor("w", W)
-    writer.add_tensor("b", B)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return folder / "all.gguf"
-
-
-def zarr_folder(folder: Path) -> Path:
-    zarr = pytest.importorskip("zarr")
-    group = zarr.open_group(folder / "all.zarr", mode="w")
-    group.create_array("w", data=W, chunks=(1, 2))
-    group.create_array("b", data=B)
-    group.create_array("unread", shape=(1 << 40,), dtype="f4", chunks=(1 << 20,))
-    return folder / "all.zarr"
-
-
-def zarr_file(folder: Path) -> Path:
-    zarr = pytest.importorskip("zarr")
-    with zarr.storage.ZipStore(folder / "all.zip", mode="w") as store:
-        group = zarr.open_group(store, mode="w")
-        group.create_array("w", data=W)
-        group.create_array("b", data=B)
-    return folder / "all.zip"
 
 
 KINDS = [safetensors, shards, folder_of_shards, npz, gguf, zarr_folder, zarr_file]
@@ -384,166 +314,13 @@ def test_the_command_compiles_scopes(tmp_path: Path) -> None:
     assert main(["compile", *both, "--scope", "a", "--scope", "b=c", "-o", out]) == 1
 
 
-# Weights that are shared.
+# What is wrong, and memory.
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
-
-
-def packed_in(cache: Path) -> list[Path]:
-    return sorted(cache.glob("weights-*"))
-
-
-def test_equal_weights_share_a_file(path: Path, cache: Path, tmp_path: Path) -> None:
-    sources: dict[str, Any] = {"": safetensors(tmp_path), "more": {"b": B}}
-    for _ in range(2):
-        model = ingot.load(path, parameters=sources, share_weights=True)
-        np.testing.assert_array_equal(model(X), expected())
-    assert len(packed_in(cache)) == 1
-    save_file({"w": -W, "b": B}, sources[""])
-    model = ingot.load(path, parameters=sources, share_weights=True)
-    np.testing.assert_array_equal(model(X), expected(-W))
-    assert len(packed_in(cache)) == 2
-    for b in (B, -B):
-        sources["more"] = {"b": b}
-        model = ingot.load(path, parameters=sources, share_weights="")
-        np.testing.assert_array_equal(model(X), expected(-W, b))
-    assert len(packed_in(cache)) == 3
-    model = ingot.load(path, parameters=shards(tmp_path), share_weights=True)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model))(X), expected())
-    assert len(packed_in(cache)) == 4
-
-
-def test_shared_files_that_change_places_are_not_taken(path: Path, cache: Path) -> None:
-    for w in (W, -W):
-        ingot.load(path, parameters={"w": w, "b": B}, share_weights=True)
-    one, other = packed_in(cache)
-    one.rename(cache / "between")
-    other.rename(one)
-    (cache / "between").rename(other)
-    for w in (W, -W):
-        model = ingot.load(path, parameters={"w": w, "b": B}, share_weights=True)
-        np.testing.assert_array_equal(model(X), expected(w))
-
-
-def test_files_that_are_written_while_they_are_read_are_refused(
-    path: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half of the weights would be those before, and the shared file be found as theirs."""
-    weights, find = tmp_path / "weights.safetensors", parameters._Finder.find
-    save_file({"w": W, "b": B}, weights)
-
-    def found(finder: Any, scope: str, key: str, span: Any) -> Any:
-        weights.write_bytes(save({"w": -W, "b": B, "c": B}))
-        return find(finder, scope, key, span)
-
-    for is_shared in (False, True):
-        with monkeypatch.context() as patch:
-            patch.setattr(parameters._Finder, "find", found)
-            with pytest.raises(ingot.DataLoss, match="was written to"):
-                ingot.load(path, parameters=weights, share_weights=is_shared)
-        assert not packed_in(cache)
-        model = ingot.load(path, parameters=weights)
-        np.testing.assert_array_equal(model(X), expected(-W))
-        save_file({"w": W, "b": B}, weights)
-
-    def hashed(*given: Any) -> str:
-        weights.write_bytes(save({"w": -W, "b": B, "c": B}))
-        return name_of(*given)
-
-    name_of = shared_weights._key
-    monkeypatch.setattr(shared_weights, "_key", hashed)
-    model = ingot.load(path, parameters=weights, share_weights=True)
-    np.testing.assert_array_equal(model(X), expected(-W))
-    assert not packed_in(cache)
-
-
-def test_a_process_with_older_weights_loads_those_that_are_there(
-    path: Path, tmp_path: Path
-) -> None:
-    models = []
-    for w in (W, -W):
-        save_file({"w": w, "b": B}, tmp_path / "weights.safetensors")
-        models.append(ingot.load(path, parameters=tmp_path / "weights.safetensors"))
-        np.testing.assert_array_equal(pickle.loads(pickle.dumps(models[-1]))(X), expected(w))
-
-
-def test_weights_that_are_written_with_the_same_times_are_seen(
-    path: Path, cache: Path, tmp_path: Path
-) -> None:
-    weights = tmp_path / "weights.safetensors"
-    for w in (W, -W):  # as archives do that give files the times of their entries
-        weights.write_bytes(save({"w": w, "b": B}))
-        os.utime(weights, (1, 1))
-        model = ingot.load(path, parameters=weights, share_weights=True)
-        np.testing.assert_array_equal(model(X), expected(w))
-
-
-def test_damaged_shared_files_are_made_anew(path: Path, cache: Path) -> None:
-    weights = {"w": W, "b": B}
-    ingot.load(path, parameters=weights, share_weights=True)
-    (file,) = packed_in(cache)
-    data = file.read_bytes()
-    for wrong in (data[:-1], b"nothing", data[:100] + b"?" + data[101:]):
-        file.unlink()
-        file.write_bytes(wrong)
-        model = ingot.load(path, parameters=weights, share_weights=True)
-        np.testing.assert_array_equal(model(X), expected())
-        ingot.load(path, parameters=weights, share_weights=True)
-        assert file.read_bytes() == data
-
-
-def test_processes_that_start_together_map_one_file(cache: Path, tmp_path: Path) -> None:
-    ingot.compile(identity(1 << 14)).save(tmp_path / "identity.ingot")
-    save_file({"w": np.ones(1 << 14, np.float32)}, tmp_path / "w.safetensors")
-    code = (
-        "import sys, ingot; model = ingot.load(sys.argv[1], parameters=sys.argv[2], "
-        "share_weights=True); maps = open('/proc/self/maps').read(); "
-        "print([line.split()[4] for line in maps.splitlines() if 'weights-' in line][0])"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "identity.ingot")]
-    command.append(str(tmp_path / "w.safetensors"))
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    nodes = {each.communicate()[0] for each in running}
-    assert nodes == {f"{packed_in(cache)[0].stat().st_ino}\n"}
-
-
-def test_what_cannot_be_shared_is_told(path: Path, cache: Path) -> None:
-    with pytest.raises(ingot.InvalidArgument, match="for one module"):
-        ingot.load({"a": path}, parameters={"w": W, "b": B}, share_weights=True)
-    with pytest.raises(ingot.NotFound, match="needs 2 parameters"):
-        ingot.load(path, share_weights=True)
-    with pytest.raises(ingot.NotFound, match=r"no parameters of scope 'x'; its scopes are: ''"):
-        ingot.load(path, parameters={"w": W, "b": B}, share_weights="x")
-    index = path.parent / "model.json"
-    index.write_text(json.dumps({"weight_map": {"w": "../w.safetensors"}}))
-    with pytest.raises(ingot.DataLoss, match="no map of tensors to files beside it"):
-        ingot.load(path, parameters=index, share_weights=True)
-    assert not packed_in(cache)
-
-
-def test_an_index_names_files_beside_it_alone(path: Path, cache: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    save_file({"w": W, "b": B}, tmp_path / "outside.safetensors")
-    index = folder / "model.safetensors.index.json"
-    for name in ("../outside.safetensors", str(tmp_path / "outside.safetensors"), "/dev/zero", ""):
-        index.write_text(json.dumps({"weight_map": {"w": name, "b": name}}))
-        for shared in (False, True):
-            with pytest.raises(ingot.DataLoss, match="beside"):
-                ingot.load(path, parameters=index, share_weights=shared)
-    assert not list(cache.glob("*"))
-
-
-def test_a_folder_is_not_searched_for_weights(path: Path, cache: Path, tmp_path: Path) -> None:
-    (tmp_path / "model" / "deep").mkdir(parents=True)
-    save_file({"w": W, "b": B}, tmp_path / "model" / "deep" / "model.safetensors")
-    with pytest.raises(ingot.NotFound, match=r"index\.json"):
-        ingot.load(path, parameters=tmp_path / "model", share_weights=True)
-    assert not list(cache.glob("*"))  # where hashes of files are kept
 
 
 def test_archives_that_are_damaged_anywhere_are_refused(module: Any, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Writes transformers.npz, what transformers makes of the models of `tests/support/checkpoints.py`,
-and peft.npz, what PEFT makes of some with adapters.
+"""Writes transformers.npz, what transformers makes of the models of
+`tests/support/checkpoint_configs.py`, and peft.npz, what PEFT makes of some with adapters.
 
 Needs torch, transformers and peft (5.23 and 0.21 made the files); run from the root of the
 repository: python -m tests.compiler.frontends.checkpoint.regenerate [MODEL ...], the models whose
@@ -17,11 +17,11 @@ import torch
 import transformers
 
 from tests.support.adapters import write_peft
+from tests.support.checkpoint_configs import MODELS
 from tests.support.checkpoints import (
     ADAPTED,
     EXPECTED,
     IDS,
-    MODELS,
     WITH_ADAPTERS,
     adapter_of,
     options_of,

@@ -19,7 +19,8 @@ from ingot.compiler.graph.passes import run_graph_passes
 from ingot.compiler.graph.rewriter import tensor_ops
 from ingot.compiler.ir.verifier import verify
 from ingot.hal.checkpoint import Checkpoint
-from tests.support.checkpoints import IDS, MODELS, read_model, write_folder
+from tests.support.checkpoint_configs import MODELS
+from tests.support.checkpoints import IDS, read_model, write_folder
 
 
 def _logits(folder: Path, **options: Any) -> list[Any]:

@@ -15,7 +15,8 @@ from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES
 from ingot.compiler.frontends.gguf.configuration import read_configuration
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import Gguf
-from tests.support.checkpoints import EXPECTED, MODELS
+from tests.support.checkpoint_configs import MODELS
+from tests.support.checkpoints import EXPECTED
 from tests.support.language import write_model
 from tests.support.language_shapes import SHAPES, UNDEFINED
 

@@ -65,13 +65,18 @@ class IngotModel(mlserver.MLModel):
         return True
 
     def _decode(self, payload: InferenceRequest) -> Arrays:
-        """The arguments in their order. InferenceError: one is missing, or more than there are."""
-        given = {each.name: each for each in payload.inputs}
-        if sorted(given) != sorted(self._arguments):
+        """The arguments in their order. InferenceError: one is missing, there twice, or not what it
+        says of its shape and elements, or there are more."""
+        names = [each.name for each in payload.inputs]
+        if sorted(names) != sorted(self._arguments):
             raise InferenceError(
-                f"the inputs are {', '.join(given)}; the model takes {self._model.signature}"
+                f"the inputs are {', '.join(names)}; the model takes {self._model.signature}"
             )
-        return [NumpyCodec.decode_input(given[name]) for name in self._arguments]
+        given = dict(zip(names, payload.inputs, strict=True))
+        try:
+            return [NumpyCodec.decode_input(given[name]) for name in self._arguments]
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise InferenceError(f"an input is not what it says of itself: {error}") from error
 
     def _run(self, arrays: Arrays) -> Arrays:
         results = self._model.call(*arrays, as_dict=True)

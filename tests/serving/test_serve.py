@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -105,6 +106,22 @@ def test_what_the_model_does_not_take_is_named(client: Client) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         client(pictures=IMAGES[:1])
     assert "the inputs are pictures; the model takes main(images" in refused.value.read().decode()
+
+
+@pytest.mark.parametrize("change", [{"shape": [2, 1, 8, 8]}, {"data": ["x"] * 64}, {"data": [1]}])
+def test_elements_that_are_not_of_the_shape_or_type_are_refused(
+    client: Client, change: dict[str, Any]
+) -> None:
+    given = {"name": "images", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0] * 64}
+    request = urllib.request.Request(
+        f"{client.url}/infer",
+        json.dumps({"inputs": [given | change]}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request)
+    assert refused.value.code == 400
+    assert "an input is not what it says of itself" in refused.value.read().decode()
 
 
 def test_more_than_it_holds_is_refused_and_memory_stays(

@@ -57,10 +57,14 @@ def _round_waiting(block: Block, half: DType) -> None:
 
 
 def _waiting(block: Block, half: DType) -> set[Value]:
-    """The f32 that are factors, or sums of products, and else read only where a sum of a later
-    product is added to them."""
-    uses, last = uses_of(block), contractions_in(block)
-    found = set[Value]()
+    """The f32 that are factors, or sums of products of halves, and else read only where a sum of a
+    later one is added to them."""
+    uses, found = uses_of(block), set[Value]()
+    last = {
+        value: place
+        for value, place in contractions_in(block).items()
+        if all(tensor_type(each).dtype is half for each in block.ops[place].operands)
+    }
     for place, op in enumerate(block.ops):
         for x in op.results:
             readers = [reader for reader, _ in uses.get(x, ()) if not _rounds(reader, half)]

@@ -14,20 +14,22 @@ from tests.support.products import draw, f32
 SIZE = 64
 
 
-def product(b: Builder, x: Value, seed: int) -> Value:
+def product(b: Builder, x: Value, seed: int, exact: bool = False) -> Value:
     w = b.constant(draw(SIZE, SIZE, seed=seed) / 8)
-    return b.value("dot_general", x, w, lhs_contract=(1,), rhs_contract=(0,))
+    return b.value("dot_general", x, w, lhs_contract=(1,), rhs_contract=(0,), exact=exact)
 
 
 def program(b: Builder, x: Value) -> list[Value]:
-    """One sum that is a factor and a residual, one that is read otherwise, too, and two products of
-    the greatest elements."""
+    """One sum that is a factor and a residual, one that is read otherwise, too, two products of the
+    greatest elements, and what is to be exact."""
     y = b.value("max", product(b, x, 1), b.full(0.0, "f32", (SIZE, SIZE)))
     z = b.value("add", product(b, y, 2), y)
     read = b.value("add", product(b, z, 3), z)
     window = {"window": (2, 1), "strides": (2, 1)}
     rows = b.value("reduce_window", product(b, read, 4), kind="max", **window)
-    return [b.value("reduce", z, axes=(1,), kind="add"), product(b, rows, 5), product(b, rows, 6)]
+    exact = b.value("add", product(b, x, 7, exact=True), product(b, x, 8, exact=True))
+    sums = b.value("reduce", z, axes=(1,), kind="add")
+    return [sums, product(b, rows, 5), product(b, rows, 6), exact]
 
 
 def test_what_only_sums_of_later_products_read_is_rounded_and_once() -> None:
@@ -35,7 +37,7 @@ def test_what_only_sums_of_later_products_read_is_rounded_and_once() -> None:
     builder = Builder(block)
     builder.return_(*program(builder, block.arguments[0]))
     module = Module()
-    module.add(Function("main", Region([block]), ["x"], ["a", "b", "c"]))
+    module.add(Function("main", Region([block]), ["x"], ["a", "b", "c", "d"]))
     set_precision(module, "bf16")
     x = draw(SIZE, SIZE)
     wanted = interpret(round_factors(module), "main", [x])
@@ -43,7 +45,7 @@ def test_what_only_sums_of_later_products_read_is_rounded_and_once() -> None:
     ops = module.functions["main"].block.ops
     made = {result: op for op in ops for result in op.results}
     adds = [[made[each].name for each in op.operands] for op in ops if op.name == "add"]
-    assert adds == [["dot_general", "convert"], ["dot_general", "add"]]
+    assert adds == [["dot_general", "convert"], ["dot_general", "add"], ["dot_general"] * 2]
     narrow = [op for op in ops if op.name == "convert" and "bf16" in str(op.result.type)]
     assert len({op.operands[0] for op in narrow}) == len(narrow)
     assert [str(op.result.type)[:4] for op in ops if op.name == "reduce_window"] == ["bf16"]

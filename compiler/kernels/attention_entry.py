@@ -13,7 +13,7 @@ from ingot.compiler.dispatch.view import View, view_of
 from ingot.compiler.graph.forms.fuse_attention import is_fusable
 from ingot.compiler.graph.ops import Attention, AttentionPaged, Transpose
 from ingot.compiler.ir import Function, Op, Value, defined_by, tensor_type
-from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product, row_major_strides
+from ingot.compiler.ir.dims import Dim, floordiv, known_dim, known_dims, product, row_major_strides
 from ingot.compiler.kernels.attention_pages import Pages
 from ingot.compiler.kernels.contraction_entry import kernel_of, root_of
 from ingot.compiler.kernels.kernel import Kernel
@@ -29,9 +29,9 @@ _Body = Callable[[Index, Index, list[Value]], list[Value]]
 
 
 class AttentionEntry:
-    """q f32[..., m, d], k f32[..., n, d], v f32[..., n, e], perhaps a mask that broadcasts
-    into [..., m, n]; or keys and values in `pages`. ValueError: there is no kernel for these
-    types."""
+    """q f32[..., m, d], k f32[..., n, d], v f32[..., n, e], whose batch dims may be those of fewer
+    heads, perhaps a mask that broadcasts into [..., m, n]; or keys and values in `pages`.
+    ValueError: there is no kernel for these types."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -82,11 +82,14 @@ class AttentionEntry:
         strides = view.strides[:-2]
         missing = len(batch) - len(strides)
         for axis in range(missing, len(batch)):
-            if view.shape[axis - missing] == 1 and batch[axis] != 1:
+            size = view.shape[axis - missing]
+            if size == 1 and batch[axis] != 1:
                 continue
             index = b.div(b.workgroup(1), b.dim(product(batch[axis + 1 :])))
             if axis:
                 index = b.rem(index, b.dim(batch[axis]))
+            if size != batch[axis]:  # neighbours share one
+                index = b.div(index, b.dim(floordiv(batch[axis], size)))
             offset = b.add(offset, b.mul(index, b.dim(strides[axis - missing])))
         return offset
 

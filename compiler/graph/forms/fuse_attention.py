@@ -3,8 +3,8 @@
 Recognised: a scale (multiplication or division by a scalar constant) on q, on k or on the
 scores, masks that are added or selected with a hugely negative number, also to scores whose
 batch is regrouped, softmax with or without subtracting the maximum, a guard that turns NaN rows
-or those without keys to zeros, and any order of axes in the two contractions. The transposes that
-split heads stay outside as plain ops.
+or those without keys to zeros, any order of axes in the two contractions, and heads of k and v that
+are repeated for several of q. The transposes that split heads stay outside as plain ops.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.forms.shared_heads import shared_heads
 from ingot.compiler.graph.ops import Broadcast, Compare, DotGeneral, Reduce, Transpose
 from ingot.compiler.graph.references.numbers import widen
 from ingot.compiler.graph.rewriter import defined_by, rewrite, splat_of
@@ -334,11 +335,21 @@ def _build(
         return None
     mask = _mask(scores, builder)
     scale = scores.scale * q_scale * k_scale
-    operands = (q, k, v) if mask is None else (q, k, v, mask)
-    result = builder.value("attention", *operands, scale=scale, empty=empty)
+    masks = () if mask is None else (mask,)
+    heads = _shared(k, v, builder)
+    result = builder.value("attention", q, *heads, *masks, scale=scale, empty=empty)
     if guards_nan:
         result = _guard(result, v, builder)
     return [_in_order(result, op, place, builder)]
+
+
+def _shared(k: Value, v: Value, builder: Builder) -> tuple[Value, Value]:
+    """Keys and values without the repeats that both have of each head."""
+    heads, others = shared_heads(k, builder), shared_heads(v, builder)
+    if heads is None or others is None:
+        return k, v
+    same = tensor_type(heads).shape[:-2] == tensor_type(others).shape[:-2]
+    return (heads, others) if same else (k, v)
 
 
 def _by_order(keys: tuple[int, ...], values: tuple[int, ...]) -> list[int]:

@@ -16,7 +16,7 @@ from ingot.compiler.graph.ops.table import OpRow, RuleError, register, require
 from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Dims, Ints, Pairs, by_operands
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, ceildiv, known_dims, product, prove_le
+from ingot.compiler.ir.dims import Dim, ceildiv, floordiv, known_dims, product, prove_le
 from ingot.hal.spec import DType
 
 __all__ = [
@@ -341,7 +341,8 @@ class Depthwise(Attributes):
 @dataclass(frozen=True)
 class Attention(Attributes):
     """softmax(scale * q k^T + mask) v over the last two dims; floats round once, at its end.
-    A row whose scores are all -inf gives NaN, with `empty` 0."""
+    A row whose scores are all -inf gives NaN, with `empty` 0. A batch dim of k and v divides that
+    of q: neighbours of q share a head."""
 
     scale: float
     empty: bool = False
@@ -351,7 +352,10 @@ class Attention(Attributes):
     ) -> TensorType:
         require(q.rank >= 2 and q.rank == k.rank == v.rank, "q, k and v must have one rank >= 2")
         require(q.dtype is k.dtype is v.dtype, "q, k and v must have one dtype")
-        require(q.shape[:-2] == k.shape[:-2] == v.shape[:-2], "the batch dims of q, k and v differ")
+        require(k.shape[:-2] == v.shape[:-2], f"the batch dims of k {k} and v {v} differ")
+        pairs = zip(q.shape[:-2], k.shape[:-2], strict=True)
+        fits = all(a == b or (b != 0 and floordiv(a, b) * b == a) for a, b in pairs)
+        require(fits, f"the batch dims of k {k} do not divide those of q {q}")
         require(q.shape[-1] == k.shape[-1], f"q {q} and k {k} differ in the last dim")
         require(k.shape[-2] == v.shape[-2], f"k {k} and v {v} differ in the dim before the last")
         if mask is not None:

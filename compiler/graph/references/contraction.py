@@ -289,6 +289,9 @@ def _depthwise(
 def _attention(
     q: Array, k: Array, v: Array, mask: Array | None = None, *, scale: float, empty: bool = False
 ) -> Array:
+    for axis, (size, count) in enumerate(zip(q.shape[:-2], k.shape[:-2], strict=True)):
+        if size != count:
+            k, v = (np.repeat(each, size // count, axis) for each in (k, v))
     scores = np.matmul(widen(q), np.swapaxes(widen(k), -1, -2)) * scale
     if mask is not None:
         scores = scores + widen(mask)

@@ -310,6 +310,65 @@ def test_rows_that_are_wholly_masked_stay_what_they_were() -> None:
         assert names(after)["attention"] == 1
 
 
+def of_shared_heads(repeats: str) -> Build:
+    """q f32[b,s,6,4], k and v f32[b,t,h,4] with each head h for 6 / h of q."""
+
+    def repeated(b: Builder, x: Any) -> Any:
+        batch, length, heads, size = x.type.shape
+        if repeats == "one head":
+            return b.op("broadcast", x, shape=(batch, length, 6, size), dimensions=(0, 1, 2, 3))
+        place = 2 if repeats == "whole runs" else 3
+        wide = (batch, length, 3, heads, size)
+        if place == 3:
+            wide = (batch, length, heads, 3, size)
+        kept = tuple(axis for axis in range(5) if axis != place)
+        spread = b.op("broadcast", x, shape=wide, dimensions=kept)
+        if repeats == "in the batch":
+            turned = b.op("transpose", spread, permutation=(0, 2, 3, 1, 4))
+            return b.op("reshape", turned, shape=(batch * 6, length, size))
+        return b.op("reshape", spread, shape=(batch, length, 6, size))
+
+    def build(b: Builder, q: Any, k: Any, v: Any) -> Any:
+        k = repeated(b, k)
+        v = repeated(b, v) if repeats != "of keys alone" else v
+        axes = [(0, 2), (3,), (1,)]
+        if repeats == "in the batch":
+            batch, length, heads, size = q.type.shape
+            q = b.op("transpose", q, permutation=(0, 2, 1, 3))
+            q = b.op("reshape", q, shape=(batch * heads, length, size))
+            axes = [(0,), (2,), (1,)]
+        batch, features, rows = axes
+        scores = b.op("dot_general", q, k, lhs_batch=batch, rhs_batch=batch,
+                      lhs_contract=features, rhs_contract=features)  # fmt: skip
+        ends = tuple(range(len(batch)))
+        return b.op("dot_general", softmax(b, scores, "maximum"), v, lhs_batch=ends,
+                    rhs_batch=batch, lhs_contract=(len(batch) + 1,), rhs_contract=rows)  # fmt: skip
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("repeats", "heads", "shape"),
+    [
+        ("interleaved", 2, "f32[b,2,t,4]"),
+        ("in the batch", 2, "f32[2*b,t,4]"),
+        ("one head", 1, "f32[b,1,t,4]"),
+        ("whole runs", 2, "f32[b,6,t,4]"),
+        ("of keys alone", 2, "f32[b,6,t,4]"),
+    ],
+)
+def test_heads_that_several_of_q_share_are_not_repeated(
+    repeats: str, heads: int, shape: str
+) -> None:
+    others = [heads, 6 if repeats == "of keys alone" else heads]
+    types = ["f32[b,s,6,4]", *(f"f32[b,t,{count},4]" for count in others)]
+    module = program(of_shared_heads(repeats), *types)
+    arrays = [normal(seed, 2, 5, count, 4) for seed, count in enumerate((6, *others))]
+    after = check_pass((fuse_attention, eliminate_dead_code), module, *arrays, tolerance=1e-6)
+    (op,) = (each for each in after.functions["main"].block.ops if each.name == "attention")
+    assert [str(each.type) for each in op.operands[1:]] == [shape, shape]
+
+
 def test_what_is_no_softmax_is_no_attention() -> None:
     def build(b: Builder, q: Any, k: Any, v: Any) -> Any:
         scores = b.op("dot_general", q, k, lhs_contract=(1,), rhs_contract=(1,))

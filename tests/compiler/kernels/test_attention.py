@@ -141,6 +141,19 @@ def test_heads_are_transposed_views(target, s: Dim) -> None:
         target.check(function, [*operands, mask], b=b, s=length)
 
 
+@pytest.mark.parametrize("m", [symbol("m"), 2])
+@on_every_target
+def test_neighbours_of_queries_share_heads(target, m: Dim) -> None:
+    batch, n = symbol("b"), symbol("n")
+    types = [f32(2 * batch, 6, m, 16), f32(batch, 2, n, 16), f32(batch, 2, n, 24), f32(1, 6, 1, n)]
+    function = entry(types, lambda b, *args: b.op("attention", *args, scale=0.25))
+    for queries, keys in ((1, 5), (33, 70)):
+        queries = m if isinstance(m, int) else queries
+        shapes = [(4, 6, queries, 16), (2, 2, keys, 16), (2, 2, keys, 24), (1, 6, 1, keys)]
+        operands = [draw(*shape, seed=seed) for seed, shape in enumerate(shapes)]
+        target.check(function, operands, b=2, m=queries, n=keys)
+
+
 @pytest.mark.parametrize(("name", "m"), [("f16", 2), ("bf16", 20)])
 @on_every_target
 def test_half_operands_are_summed_in_f32(target, name: str, m: int) -> None:

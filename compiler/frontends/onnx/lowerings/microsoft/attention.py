@@ -32,6 +32,10 @@ __all__ = [
 ]
 
 
+_FEW, _MOST = 4, 64
+"""Queries that kernels for the CPU take one after another, and at once."""
+
+
 def heads_of(node: Node, x: Value, heads: int) -> Value:
     """[batch, sequence, heads * size] as [batch, sequence, heads, size]."""
     batch, length, width = shape_of(x)
@@ -97,7 +101,7 @@ def attend(
     """softmax(scale q k^T + masks) v for q [b, n, s, d], k [b, m, t, d], v [b, m, t, e], where m
     divides n; masks spread to [b, n, s, t]: the result [b, n, s, e], scores and weights, both
     [b, n, s, t]. Neighbouring heads of q that share one of k become rows of one matrix, which
-    reads keys and values once."""
+    reads keys and values once, where products stay apart or single heads may have few rows."""
     softmax = softmax or Softmax()
     batch, _, length, size = shape_of(q)
     keys = shape_of(k)[2]
@@ -107,6 +111,9 @@ def attend(
     given = q
     if want_scores or not softmax.is_plain:
         q, k, v = (widen(node, each) for each in (q, k, v))
+    elif share > 1 and not _are_few(share, length):
+        k, v = (node.repeated(each, 1, share) for each in (k, v))
+        groups, share = heads, 1
     whole = (batch, heads, length, keys)
     grouped = (batch, groups, share * length, keys)
     mask = add(node, *masks) if any(each is not None for each in masks) else None
@@ -125,6 +132,14 @@ def attend(
     result = node.reshape(_dot(node, weights, v, 2), (batch, heads, length, shape_of(v)[-1]))
     scores, weights = (node.reshape(each, whole) for each in (scores, weights))
     return narrow(node, result, given), scores, weights
+
+
+def _are_few(share: int, length: Dim) -> bool:
+    """Whether rows of all heads that share one of k may be fewer than a kernel takes at once, and
+    more than it takes one after another. Masks are made for each head then."""
+    if isinstance(length, int):
+        return share * length <= _MOST
+    return share > _FEW
 
 
 def _in_rank_4(node: Node, mask: Value) -> Value:

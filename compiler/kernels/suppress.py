@@ -75,7 +75,7 @@ class _Lowering:
         b = self.builder
         self.length, line = b.dim(self.shape[2]), b.workgroup(0)
         self.first = first = b.mul(line, self.length)
-        self.group_start = b.mul(b.div(line, b.dim(self.shape[1])), self.length)
+        self.group_start = b.mul(b.mul(b.div(line, b.dim(self.shape[1])), 4), self.length)
         limit = b.load(self.limit, 0)
         self.threshold = b.load(self.overlap, 0)
         with self.group.each(0, self.length) as loop:
@@ -103,8 +103,10 @@ class _Lowering:
         b = self.builder
         at = b.op("max", b.load(self.order, place), b.constant(0, I64))
         at = b.op("min", at, b.data(b.sub(self.length, 1)))
-        first = b.mul(b.add(self.group_start, at), 4)
-        box = [b.load(self.boxes, b.add(first, side)) for side in range(4)]
+        box = [
+            b.load(self.boxes, b.add(b.add(self.group_start, b.mul(side, self.length)), at))
+            for side in range(4)
+        ]
         full = b.mul(b.div(count, self.lanes), self.lanes)
         overlaps = self._among(box, 0, full, b.constant(False, _I1))
         if self.lanes > 1:

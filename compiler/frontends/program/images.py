@@ -238,7 +238,7 @@ def non_max_suppression(
     if score_threshold is not None:
         candidates = take(given(score), order) > score_threshold
     lines: list[Value] = [
-        trace.reshape(value, (1, count, 4)),
+        trace.reshape(trace.op("transpose", value, permutation=(1, 0)), (1, 4, count)),
         trace.reshape(value_of(order), (1, 1, count)),
         trace.reshape(value_of(candidates), (1, 1, count)),
     ]

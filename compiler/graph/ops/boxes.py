@@ -20,7 +20,7 @@ def _suppress(
 ) -> TensorType:
     require(candidates.rank == 3, f"candidates are {candidates}, expected rank 3")
     groups, _, length = candidates.shape
-    wanted = TensorType(_F32, (groups, length, 4))
+    wanted = TensorType(_F32, (groups, 4, length))
     require(boxes == wanted, f"boxes are {boxes}, expected {wanted}")
     places = TensorType(_I64, candidates.shape)
     require(order == places, f"the order is {order}, expected {places}")
@@ -37,7 +37,7 @@ register(
         _suppress,
         "Which candidates are kept: along each line, at most `limit` of those that do not overlap "
         "one kept before by more than `threshold` (intersection over union). A candidate's box "
-        "stands in its group at the place of `order`, which is clamped. A box "
-        "[low y, low x, high y, high x] without area overlaps none.",
+        "stands in its group, low y, low x, high y, high x in four rows, at the place of `order`, "
+        "which is clamped. A box without area overlaps none.",
     )
 )

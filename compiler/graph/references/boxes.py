@@ -30,8 +30,8 @@ def _suppress(
         for place in np.flatnonzero(candidates[group, line]):
             if len(kept) >= int(limit):
                 break
-            at = np.clip(order[group, line, place], 0, boxes.shape[1] - 1)
-            box = boxes[group, at]
+            at = np.clip(order[group, line, place], 0, boxes.shape[2] - 1)
+            box = boxes[group, :, at]
             if not any(_overlap(box, other) > threshold for other in kept):
                 kept.append(box)
                 result[group, line, place] = True

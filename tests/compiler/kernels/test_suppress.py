@@ -11,7 +11,7 @@ from tests.support.every_target import on_every_target
 @on_every_target
 def test_boxes_that_overlap_are_left_out(target) -> None:
     function = entry(
-        ["f32[3,n,4]", "i64[3,2,n]", "i1[3,2,n]", "i64[]", "f32[]"],
+        ["f32[3,4,n]", "i64[3,2,n]", "i1[3,2,n]", "i64[]", "f32[]"],
         lambda b, *operands: b.op("suppress", *operands),
         {"n": (0, None)},
     )
@@ -26,5 +26,11 @@ def test_boxes_that_overlap_are_left_out(target) -> None:
         odd = random.random((3, n, 4)) < 0.02
         boxes[odd] = random.choice([np.nan, np.inf, -np.inf, 0, -9], np.count_nonzero(odd))
         boxes[:, n // 2 :: 7] = boxes[:, : n - n // 2 : 7]  # equal ones
-        operands = [boxes, order, candidates, np.array(limit), np.array(0.2, np.float32)]
+        operands = [
+            boxes.transpose(0, 2, 1),
+            order,
+            candidates,
+            np.array(limit),
+            np.array(0.2, np.float32),
+        ]
         target.check(function, operands, n=n)

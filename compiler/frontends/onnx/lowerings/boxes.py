@@ -67,23 +67,24 @@ def _candidates(node: Node, scores: Value) -> Value:
 
 
 def _corners(node: Node, boxes: Value) -> Value:
-    """[..., 4] as low y, low x, high y, high x."""
+    """[batch, count, 4] as rows of low y, low x, high y, high x: [batch, 4, count]."""
     batch, count, _ = shape_of(boxes)
+    sides = node.op("transpose", boxes, permutation=(0, 2, 1))
 
-    def columns(first: int) -> Value:
+    def rows(first: int) -> Value:
         return node.op(
-            "slice", boxes, start=(0, 0, first), limit=(batch, count, first + 2), stride=(1, 1, 1)
+            "slice", sides, start=(0, first, 0), limit=(batch, first + 2, count), stride=(1, 1, 1)
         )
 
-    a, b = columns(0), columns(2)
+    a, b = rows(0), rows(2)
     if node.integer("center_point_box", 0):  # x, y of the center, then width and height
         half = node.op("mul", b, 0.5)
         low, high = (
-            node.op("reverse", node.op(name, a, half), axes=(2,)) for name in ("sub", "add")
+            node.op("reverse", node.op(name, a, half), axes=(1,)) for name in ("sub", "add")
         )
     else:
         low, high = node.op("min", a, b), node.op("max", a, b)
-    return node.op("concatenate", low, high, axis=2)
+    return node.op("concatenate", low, high, axis=1)
 
 
 def _number(node: Node, index: int, default: float, element: str) -> Value:

@@ -69,7 +69,7 @@ def _suppressed(
     (lines, count), shape = shape_of(scores), (1, *shape_of(scores))
     kept = c.op(
         "suppress",
-        c.reshape(boxes, (1, count, 4)),
+        c.reshape(c.transpose(boxes, (1, 0)), (1, 4, count)),
         c.reshape(order, shape),
         c.reshape(candidates, shape),
         limit,

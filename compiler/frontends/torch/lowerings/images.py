@@ -170,7 +170,7 @@ def suppress(c: Context, boxes: Value, scores: Value, threshold: float) -> Value
         limit = np.nextafter(limit, np.float32(-np.inf))
     kept = c.op(
         "suppress",
-        c.reshape(widen(c, boxes), (1, count, 4)),
+        c.reshape(c.transpose(widen(c, boxes), (1, 0)), (1, 4, count)),
         c.reshape(order, (1, 1, count)),
         c.full(True, "i1", (1, 1, count)),
         c.size(count),

@@ -47,10 +47,13 @@ with ir.Context() as context, ir.Location.unknown():
     try:
         text = sys.stdin.buffer.read().decode()
         version = stablehlo.get_current_version()
-        if "!quant." in text:  # a dialect that jaxlib registers in here alone
+        try:
+            module = ir.Module.parse(text)
+        except ir.MLIRError:
+            if "!quant." not in text:  # a dialect that jaxlib does not register here
+                raise
             artifact = stablehlo.serialize_portable_artifact_str(text, version)
         else:
-            module = ir.Module.parse(text)
             artifact = _jax.mlir.serialize_portable_artifact(module, version, True)
         with open(1, "wb", closefd=False) as output:  # all of it, unlike a stream without a buffer
             output.write(artifact)

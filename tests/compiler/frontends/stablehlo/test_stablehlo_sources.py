@@ -59,6 +59,11 @@ def test_a_program_compiles_from_every_form(tmp_path: Path) -> None:
     np.testing.assert_allclose(doubled, np.tanh(2 * x[0]), rtol=1e-6)
 
 
+CHLO = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %y = chlo.erf %x : tensor<2xf32> -> tensor<2xf32>
+  return %y : tensor<2xf32> }"""
+
+
 @pytest.mark.slow
 def test_text_has_quantised_types() -> None:
     """Those of a dialect that jaxlib does not register where it parses modules."""
@@ -73,6 +78,9 @@ def test_text_has_quantised_types() -> None:
     np.testing.assert_array_equal(found, np.array([0.5, -1, 62, -65.5], np.float32))
     with pytest.raises(ingot.CompileError, match=r"scale 0\.0.* out of"):
         read_source(text.replace("SCALE", "0.0"))
+    other = f"// no !quant.uniform\n{CHLO}"
+    (found,) = interpret(read_source(other), "main", [x[:2]])
+    np.testing.assert_allclose(found, [0.604, -0.910], atol=1e-3)
 
 
 def test_the_command_takes_text(tmp_path: Path) -> None:

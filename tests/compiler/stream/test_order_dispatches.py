@@ -78,6 +78,7 @@ def test_sizes_may_be_symbols() -> None:
     assert peak(stream.function(wide_first(stream, B * 256, B * 16))) == B * (1024 + 4 * 64)
 
 
+@pytest.mark.slow
 def test_what_is_ready_is_listed_of_the_sets_that_are_kept_alone() -> None:
     """A program with a thousand shapes has a thousand dispatches that can come first."""
     stream = Stream()

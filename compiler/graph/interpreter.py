@@ -27,6 +27,7 @@ from ingot.compiler.graph.ops import (
     VariableStore,
     defined_symbols,
     lookup,
+    parse_layout,
 )
 from ingot.compiler.graph.references.leaves import array_of
 from ingot.compiler.graph.references.numbers import Array
@@ -212,6 +213,7 @@ def padded_count(op: Op) -> int:
     between and around those of an operand of known dims, or adds up what is under a window."""
     attributes = op.attributes
     window: Sequence[Dim] = ()
+    spatial: Sequence[int] | None = None  # all axes
     if isinstance(attributes, Pad):
         around = tuple(zip(attributes.low, attributes.high, strict=True))
         steps = tuple(each + 1 for each in attributes.interior)
@@ -219,12 +221,16 @@ def padded_count(op: Op) -> int:
         around, steps, window = attributes.padding, attributes.base_dilation, attributes.window
     elif isinstance(attributes, Convolution):
         around, steps = attributes.padding, attributes.lhs_dilation
+        spatial = parse_layout(attributes.layout).spatial
     else:
         return 0
-    numbers = (known_dims((step, *pair)) for step, pair in zip(steps, around, strict=True))
-    grown = (step + max(low, 0) + max(high, 0) for step, low, high in numbers)
-    operand, result = (known_dims(tensor_type(x).shape) for x in (op.operands[0], op.result))
-    return max(prod((*operand, *grown)), prod((*result, *known_dims(window))))
+    grown = list(known_dims(tensor_type(op.operands[0]).shape))
+    axes = range(len(grown)) if spatial is None else spatial
+    for axis, step, pair in zip(axes, steps, around, strict=True):
+        factor, low, high = known_dims((step, *pair))
+        grown[axis] = grown[axis] * factor + max(low, 0) + max(high, 0)
+    result = known_dims(tensor_type(op.result).shape)
+    return max(prod(grown), prod((*result, *known_dims(window))))
 
 
 def evaluate_in(

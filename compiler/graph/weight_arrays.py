@@ -94,7 +94,7 @@ class WeightArrays:
 
     def _has_room(self, ops: Sequence[Op]) -> bool:
         made = (each for op in ops if op.name != "constant" for each in op.results)
-        padded = (padded_count(op) * tensor_type(op.result).dtype.bytes for op in ops)
+        padded = (padded_count(op) * tensor_type(op.results[0]).dtype.bytes for op in ops)
         return sum(map(_length, made)) + sum(padded) <= self.room
 
     def _compute(self, op: Op) -> None:

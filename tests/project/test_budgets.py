@@ -22,7 +22,7 @@ LINES = {
     "compiler/bundling": 720,
     "compiler/dispatch": 2265,
     "compiler/frontends": 41580,
-    "compiler/graph": 11375,
+    "compiler/graph": 11380,
     "compiler/ir": 2308,
     "compiler/kernels": 16490,
     "compiler/stream": 1649,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 125745
+IN_ALL = 125755
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

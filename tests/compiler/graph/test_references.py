@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.interpreter import padded_count
 from ingot.compiler.ir import Block, Region, ScalarType
 from ingot.hal.errors import OutOfRange
 from ingot.hal.spec import DTYPES, dtype
-from tests.support.programs import evaluate, normal
+from tests.support.programs import evaluate, normal, program
 
 jax = pytest.importorskip("jax")
 lax = jax.lax
@@ -421,3 +422,23 @@ def test_packed_contractions_equal_plain_ones() -> None:
             w,
         )
         assert packed.tobytes() == plain.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "attributes", "count"),
+    [
+        ("pad", ["f32[50,8]", "f32[]"], {"low": (6, -3), "high": (0, 0), "interior": (0, 1)},
+         56 * 16),
+        ("convolution", ["f32[1,2,8,8]", "f32[3,2,3,3]"],
+         {"layout": "nchw,oihw->nchw", "padding": ((1, 1), (2, 2)), "dtype": dtype("f32")},
+         2 * 10 * 12),
+        ("reduce_window", ["f32[9,9]"], {"kind": "max", "window": (3, 3)}, 7 * 7 * 9),
+        ("neg", ["f32[9]"], {}, 0),
+    ],
+)  # fmt: skip
+def test_what_a_reference_makes_on_its_way_is_counted(
+    name: str, types: list[str], attributes: dict[str, Any], count: int
+) -> None:
+    module = program(lambda b, *args: b.op(name, *args, **attributes), *types)
+    (op,) = (each for each in module.functions["main"].block.ops if each.name == name)
+    assert padded_count(op) == count

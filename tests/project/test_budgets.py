@@ -24,7 +24,7 @@ LINES = {
     "compiler/frontends": 41580,
     "compiler/graph": 11380,
     "compiler/ir": 2308,
-    "compiler/kernels": 16490,
+    "compiler/kernels": 16510,
     "compiler/stream": 1649,
     "compiler/targets": 4990,
     "compiler/vm": 2623,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 125755
+IN_ALL = 125790
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

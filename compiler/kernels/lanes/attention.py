@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import partial, reduce
 
 from ingot.compiler.dispatch.view import View
 from ingot.compiler.graph.forms.fuse_attention import HIDDEN
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim
+from ingot.compiler.ir.dims import Dim, floordiv
 from ingot.compiler.kernels.attention_entry import AttentionEntry, weight_of
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.few_queries import FEW, FewQueries
@@ -71,6 +73,17 @@ class _Vectors(_Block):
     vectors: int
 
 
+def _heads_as_rows(view: View, share: int) -> View:
+    """A view [..., heads, 1, d] with `share` neighbouring heads as the rows of the first one."""
+    if len(view.shape) < 2:
+        return view
+    *outer, _, last = view.shape
+    if not outer or outer[-1] == 1:
+        return replace(view, shape=(*outer, 1, last))
+    strides = (*view.strides[:-2], view.strides[-3], view.strides[-1])
+    return replace(view, shape=(*outer, share, last), strides=strides)
+
+
 def lower_attention(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one attention op. ValueError: there is none for its types."""
     return _Attention(function, target).lower()
@@ -96,23 +109,52 @@ class _Attention(AttentionEntry):
         lives = set(range(1, block + 1))  # what `live` may be
         if isinstance(queries, int):
             lives = {queries % block or block, *([block] if queries > block else [])}
+        every = partial(self._queries, _Block(first, live), lives)
+        if not self._heads_sharing() or (isinstance(queries, int) and queries > 1):
+            every()
+        elif queries == 1:
+            self._join_heads()
+        else:
+            b.if_(b.compare("eq", queries, 1), self._join_heads, every)
+        return self._finish()
+
+    def _queries(self, block: _Block, lives: set[int]) -> None:
+        """A block with one of these counts of live queries, which are done one after another if
+        they are few."""
         fewest = {each for each in lives if each <= FEW and FewQueries.takes(self)}
 
         def many() -> None:
-            self._block(_Block(first, live), lives - fewest)
+            self._block(block, lives - fewest)
 
         def few() -> None:
             queries = FewQueries(self, self.lanes)
-            self.few_length = queries.scratch_length
-            queries.attend(first, live)
+            self.few_length = max(self.few_length, queries.scratch_length)
+            queries.attend(block.first, block.live)
 
         if not fewest:
             many()
         elif lives == fewest:
             few()
         else:
-            b.if_(b.compare("gt", live, FEW), many, few)
-        return self._finish()
+            self.b.if_(self.b.compare("gt", block.live, FEW), many, few)
+
+    def _heads_sharing(self) -> int:
+        """How many neighbouring heads of one query share keys, which a workgroup reads for all of
+        them; 0 where there is one for each, or all share one, so that each has a thread."""
+        if self.pages or len(self.q.shape) < 3 or self.k.shape[-3] == 1:
+            return 0
+        share = floordiv(self.q.shape[-3], self.k.shape[-3])
+        return share if isinstance(share, int) and 1 < share <= self.schedule.queries else 0
+
+    def _join_heads(self) -> None:
+        """The heads that share keys, of one query each, as queries of the first one's workgroup."""
+        b, share = self.b, self._heads_sharing()
+        joined = copy(self)
+        joined.q, joined.out = _heads_as_rows(self.q, share), _heads_as_rows(self.out, share)
+        joined.mask = None if self.mask is None else _heads_as_rows(self.mask, share)
+        is_first = b.compare("eq", b.rem(b.workgroup(1), share), 0)
+        b.if_(is_first, lambda: joined._queries(_Block(0, share), {share}))
+        self.few_length = joined.few_length
 
     # Scratch: queries [d][block], scores [keys][block], sums [e][block], and a row of what there is
     # one of per query.

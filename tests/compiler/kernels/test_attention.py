@@ -9,7 +9,7 @@ import pytest
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Function, Op, TensorType, Value
-from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.ir.dims import Dim, evaluate, symbol
 from ingot.compiler.kernels import interpreter
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.interpreter import run_kernel
@@ -141,17 +141,40 @@ def test_heads_are_transposed_views(target, s: Dim) -> None:
         target.check(function, [*operands, mask], b=b, s=length)
 
 
-@pytest.mark.parametrize("m", [symbol("m"), 2])
+@pytest.mark.parametrize(
+    ("m", "heads", "mask"),
+    [
+        (symbol("m"), 6, "heads"),
+        (symbol("m"), 18, "rows"),  # more heads share keys than are few
+        (1, 6, "all"),
+        (1, 18, "keys"),
+        (2, 6, "none"),
+    ],
+)
 @on_every_target
-def test_neighbours_of_queries_share_heads(target, m: Dim) -> None:
+def test_neighbours_of_queries_share_heads(target, m: Dim, heads: int, mask: str) -> None:
     batch, n = symbol("b"), symbol("n")
-    types = [f32(2 * batch, 6, m, 16), f32(batch, 2, n, 16), f32(batch, 2, n, 24), f32(1, 6, 1, n)]
-    function = entry(types, lambda b, *args: b.op("attention", *args, scale=0.25))
+    types = [f32(2 * batch, heads, m, 16), f32(batch, 2, n, 16), f32(batch, 2, n, 24)]
+    masks = {
+        "heads": (1, heads, 1, n),
+        "rows": (m, n),
+        "all": (2 * batch, heads, m, n),
+        "keys": (n,),
+    }
+    if mask in masks:
+        types.append(f32(*masks[mask]))
+
+    def build(b: Builder, *operands: Value) -> Value:
+        y = b.op("attention", *operands, scale=0.25)
+        result: Value = b.op("transpose", y, permutation=(0, 2, 1, 3))
+        return result
+
+    function = entry(types, build)
     for queries, keys in ((1, 5), (33, 70)):
-        queries = m if isinstance(m, int) else queries
-        shapes = [(4, 6, queries, 16), (2, 2, keys, 16), (2, 2, keys, 24), (1, 6, 1, keys)]
+        sizes = {"b": 2, "m": m if isinstance(m, int) else queries, "n": keys}
+        shapes = [[evaluate(dim, sizes) for dim in type.shape] for type in types]
         operands = [draw(*shape, seed=seed) for seed, shape in enumerate(shapes)]
-        target.check(function, operands, b=2, m=queries, n=keys)
+        target.check(function, operands, **sizes)
 
 
 @pytest.mark.parametrize(("name", "m"), [("f16", 2), ("bf16", 20)])

@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 
-_FEW, _MOST = 4, 64
-"""Queries that kernels for the CPU take one after another, and at once."""
+_MOST = 64
+"""Queries that kernels for the CPU take at once."""
 
 
 def heads_of(node: Node, x: Value, heads: int) -> Value:
@@ -101,7 +101,7 @@ def attend(
     """softmax(scale q k^T + masks) v for q [b, n, s, d], k [b, m, t, d], v [b, m, t, e], where m
     divides n; masks spread to [b, n, s, t]: the result [b, n, s, e], scores and weights, both
     [b, n, s, t]. Neighbouring heads of q that share one of k become rows of one matrix, which
-    reads keys and values once, where products stay apart or single heads may have few rows."""
+    reads keys and values once, where products stay apart or heads have a few rows each."""
     softmax = softmax or Softmax()
     batch, _, length, size = shape_of(q)
     keys = shape_of(k)[2]
@@ -135,11 +135,9 @@ def attend(
 
 
 def _are_few(share: int, length: Dim) -> bool:
-    """Whether rows of all heads that share one of k may be fewer than a kernel takes at once, and
-    more than it takes one after another. Masks are made for each head then."""
-    if isinstance(length, int):
-        return share * length <= _MOST
-    return share > _FEW
+    """Whether a kernel takes rows of all heads that share one of k at once. One row of each it
+    joins by itself. Masks are made for each head then."""
+    return isinstance(length, int) and length > 1 and share * length <= _MOST
 
 
 def _in_rank_4(node: Node, mask: Value) -> Value:

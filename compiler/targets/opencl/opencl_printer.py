@@ -72,6 +72,7 @@ class _Printer(ValuePrinter):
         "loop.store": "_store",
         "loop.fault": "_fault",
         "loop.barrier": "_barrier",
+        "loop.prefetch": "_prefetch",
     }
     expressions: ClassVar[dict[str, str]] = {
         **ValuePrinter.expressions,
@@ -182,6 +183,9 @@ class _Printer(ValuePrinter):
         """Whether one access may do for the vector: of global memory, at most 16 bytes."""
         length = dtype_of(memory).bytes * lanes
         return lanes > 1 and length <= 16 and "__global" in self.pointers[memory]
+
+    def _prefetch(self, op: Op) -> None:
+        """Nothing: what is read late other work items hide."""
 
     def _barrier(self, op: Op) -> None:
         """Global memory is fenced only where work items may read what others wrote there."""

@@ -97,6 +97,18 @@ def test_local_memory_of_any_dtype(element: str) -> None:
 
 
 @needs_device
+def test_lines_that_are_asked_for_ahead_change_nothing() -> None:
+    b = LoopBuilder()
+    x, y = b.binding(0, F32), b.binding(1, F32)
+    with b.for_(0, 8) as loop:
+        b.prefetch(x, b.add(loop.index, 64), soon=True)
+        b.store(y, loop.index, b.load(x, loop.index))
+    data = np.arange(8, dtype=np.float32)
+    (got,) = run(kernel_of(b, ["f32"] * 2), [data], [np.zeros(8, np.float32)], "opencl-c")
+    np.testing.assert_array_equal(got, data)
+
+
+@needs_device
 def test_groups_own_their_scratch() -> None:
     b = LoopBuilder()
     y, scratch = b.binding(0, F32), b.scratch(64, F32)

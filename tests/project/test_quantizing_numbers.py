@@ -21,6 +21,13 @@ from tests.support.drawn import examples
 
 Array = np.ndarray[Any, Any]
 RANDOM = np.random.default_rng(3)
+_START = RANDOM.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Each test draws the same, whichever came before it."""
+    RANDOM.bit_generator.state = _START
 
 
 def off(weight: Array, grid: Grid, may_have_zeros: bool = False) -> float:

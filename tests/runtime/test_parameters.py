@@ -38,6 +38,7 @@ from tests.support.parameters import (
     npz,
     program,
     safetensors,
+    saved,
     shards,
     zarr_file,
     zarr_folder,
@@ -51,9 +52,7 @@ def module() -> Any:
 
 @pytest.fixture(scope="module")
 def path(module: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("parameters") / "program.ingot"
-    module.save(path)
-    return path
+    return saved(module, tmp_path_factory)
 
 
 # Sources.

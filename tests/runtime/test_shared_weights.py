@@ -24,20 +24,14 @@ from tests.support.parameters import (
     expected,
     identity,
     safetensors,
+    saved,
     shards,
 )
 
 
 @pytest.fixture(scope="module")
-def module() -> Any:
-    return compiled()
-
-
-@pytest.fixture(scope="module")
-def path(module: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("parameters") / "program.ingot"
-    module.save(path)
-    return path
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(compiled(), tmp_path_factory)
 
 
 @pytest.fixture

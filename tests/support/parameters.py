@@ -54,6 +54,12 @@ def compiled() -> Any:
     return ingot.compile(program(), variants=[best_variant()])
 
 
+def saved(module: Any, folders: pytest.TempPathFactory) -> Path:
+    path = folders.mktemp("parameters") / "program.ingot"
+    module.save(path)
+    return path
+
+
 def safetensors(folder: Path) -> Path:
     save_file({"w": W, "b": B}, folder / "all.safetensors")
     return folder / "all.safetensors"

@@ -7,7 +7,8 @@ need no shuffles; a second tile product adds the block's values. Between blocks 
 maximum and sum are corrected as the maximum grows. Operands and result may be transposed
 views: heads are never moved in memory. A mask with rows of its own is looked at before a block's
 products: keys behind the last one that a query of the block sees are left out, which is half of all
-under a causal mask.
+under a causal mask. Where heads of one query each share keys, the first one's workgroup takes them
+all as queries, and those of the others end at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sparse tensors of a model, which are made dense: no op computes on sparse ones."""
+"""Sparse tensors of a model, which are dense ones here: no op computes on sparse ones."""
 
 from __future__ import annotations
 
@@ -21,18 +21,30 @@ _LONGEST = 1 << 31  # bytes of a dense tensor, which a file of a few bytes may a
 
 
 def without_sparse(source: Source) -> Source:
-    """The model with a dense initializer in the place of each sparse one, also in bodies.
-    CompileError: one is damaged."""
-    if not any(graph.sparse_initializer for graph in _graphs(source.model)):
+    """The model with a dense initializer in the place of each sparse one, also in bodies, and
+    dense tensors as graph inputs. CompileError: an initializer is damaged."""
+    graphs = list(_graphs(source.model))
+    if not any(graph.sparse_initializer or any(_sparse_inputs(graph)) for graph in graphs):
         return source
     model = onnx.ModelProto()
     model.CopyFrom(source.model)
     for graph in _graphs(model):
+        for type in _sparse_inputs(graph):
+            given = type.sparse_tensor_type
+            dense = onnx.TypeProto.Tensor(elem_type=given.elem_type)
+            if given.HasField("shape"):
+                dense.shape.CopyFrom(given.shape)
+            type.tensor_type.CopyFrom(dense)
         for sparse in graph.sparse_initializer:
             array = dense_of(sparse, source.files).array
             graph.initializer.append(onnx.numpy_helper.from_array(array, sparse.values.name))
         graph.ClearField("sparse_initializer")
     return replace(source, model=model)
+
+
+def _sparse_inputs(graph: onnx.GraphProto) -> Iterator[onnx.TypeProto]:
+    types = (value.type for value in graph.input)
+    return (type for type in types if type.WhichOneof("value") == "sparse_tensor_type")
 
 
 def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:

@@ -19,7 +19,18 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 
-__all__: list[str] = []
+__all__ = [
+    "LSTM",
+    "Activation",
+    "LstmCell",
+    "Recurrence",
+    "activations_of",
+    "direction_of",
+    "product",
+]
+
+LSTM = ("Sigmoid", "Tanh", "Tanh")
+"""The activations of a cell that names none."""
 
 Activation = Callable[[Node, Value], Value]
 Step = Callable[[Node, Value, "Sequence[Value]"], "list[Value]"]
@@ -96,7 +107,7 @@ _WITH_ALPHA = frozenset(
 _WITH_BETA = frozenset({"hardsigmoid", "scaledtanh", "affine"})
 
 
-def _activations(node: Node, count: int, default: Sequence[str]) -> list[Activation]:
+def activations_of(node: Node, count: int, default: Sequence[str]) -> list[Activation]:
     """The functions of all directions in order, those of gates with their input clipped.
 
     The one behind the cell of an LSTM, its third, is no gate: engines do not clip it.
@@ -148,14 +159,14 @@ class _Sizes:
     hidden: Dim
 
 
-def _direction(node: Node, x: Value, number: int, axis: int = 0) -> Value:
+def direction_of(node: Node, x: Value, number: int, axis: int = 0) -> Value:
     """What x holds for one direction, without that axis."""
     shape = shape_of(x)
     part = node.sliced(x, axis, number, number + 1)
     return node.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
 
 
-def _product(node: Node, x: Value, w: Value) -> Value:
+def product(node: Node, x: Value, w: Value) -> Value:
     """x[..., k] w[n, k]."""
     last = type_of(x).rank - 1
     return node.op("dot_general", x, w, lhs_contract=(last,), rhs_contract=(1,))
@@ -171,7 +182,7 @@ def _gates(node: Node, x: Value, count: int, hidden: Dim) -> list[Value]:
     return [node.sliced(x, last, hidden * at, hidden * (at + 1)) for at in range(count)]
 
 
-class _Recurrence:
+class Recurrence:
     """The operands of one node and the loop over its steps."""
 
     def __init__(self, node: Node, gate_count: int) -> None:
@@ -209,7 +220,7 @@ class _Recurrence:
             zero = self.node.full(0, type_of(self.x).dtype, (count,))
             return zero, zero
         both = self.node.agree(both, (len(self.backward), count * 2))
-        row = _direction(self.node, both, number)
+        row = direction_of(self.node, both, number)
         return self.node.sliced(row, 0, 0, count), self.node.sliced(row, 0, count, 2 * count)
 
     def initial(self, place: int, number: int) -> Value:
@@ -220,7 +231,7 @@ class _Recurrence:
             return node.full(0, type_of(self.x).dtype, shape)
         axis = 1 if self.batch_first else 0
         given = node.agree(given, (*shape[:axis], len(self.backward), *shape[axis:]))
-        return _direction(node, given, number, axis)
+        return direction_of(node, given, number, axis)
 
     def run(
         self, number: int, gates: Value, state: Sequence[Value], step: Step
@@ -243,10 +254,9 @@ class _Recurrence:
             following = step(inner, row, before)
             output = following[0]
             if self.lengths is not None:
-                runs = self.is_running(inner, at)
-                output = inner.op("select", runs, output, inner.fill(0, like=output))
+                output = self.where_running(inner, at, output, inner.fill(0, like=output))
                 following = [
-                    inner.op("select", runs, new, old)
+                    self.where_running(inner, at, new, old)
                     for new, old in zip(following, before, strict=True)
                 ]
             if not wanted:
@@ -260,13 +270,13 @@ class _Recurrence:
         results = counted_loop(node.builder, node.size(sizes.steps), initial, body)
         return results[-1] if wanted else None, results[: len(state)]
 
-    def is_running(self, inner: Node, at: Value) -> Value:
-        """Whether each batch entry has the step `at`: i1[batch, hidden]."""
+    def where_running(self, inner: Node, at: Value, new: Value, old: Value) -> Value:
+        """The rows [batch, n] of `new` for batch entries that have the step `at`, else of `old`."""
         assert self.lengths is not None
-        shape = (self.sizes.batch, self.sizes.hidden)
         lengths = self.node.convert(self.lengths, "i64")
         runs = inner.compare("lt", inner.broadcast_to(at, (self.sizes.batch,)), lengths)
-        return inner.op("broadcast", runs, shape=shape, dimensions=(0,))
+        runs = inner.op("broadcast", runs, shape=shape_of(new), dimensions=(0,))
+        return inner.op("select", runs, new, old)
 
     def results(
         self, outputs: Sequence[Value | None], states: Sequence[Sequence[Value]]
@@ -294,15 +304,15 @@ class _Recurrence:
 
 def _recurrent(
     node: Node,
-    kind: type[_RnnCell | _GruCell | _LstmCell],
+    kind: type[_RnnCell | _GruCell | LstmCell],
     gate_count: int,
     activations: tuple[str, ...],
     states: tuple[int, ...],
 ) -> tuple[Value | None, ...]:
     """A node of cells of this kind, one for each direction; `states` are the inputs that they
     begin with."""
-    op, count = _Recurrence(node, gate_count), len(activations)
-    functions = _activations(node, count * len(op.backward), activations)
+    op, count = Recurrence(node, gate_count), len(activations)
+    functions = activations_of(node, count * len(op.backward), activations)
     outputs, ends = [], []
     for number in range(len(op.backward)):
         cell = kind(node, op, number, functions[count * number : count * (number + 1)])
@@ -325,36 +335,36 @@ def gru(node: Node) -> tuple[Value | None, ...]:
 
 @lowering("LSTM", since=7)
 def lstm(node: Node) -> tuple[Value | None, ...]:
-    return _recurrent(node, _LstmCell, 4, ("Sigmoid", "Tanh", "Tanh"), (5, 6))
+    return _recurrent(node, LstmCell, 4, LSTM, (5, 6))
 
 
 class _RnnCell:
     """One direction of a plain recurrence."""
 
     def __init__(
-        self, node: Node, op: _Recurrence, number: int, functions: Sequence[Activation]
+        self, node: Node, op: Recurrence, number: int, functions: Sequence[Activation]
     ) -> None:
         (self.function,) = functions
-        w, self.r = _direction(node, op.w, number), _direction(node, op.r, number)
+        w, self.r = direction_of(node, op.w, number), direction_of(node, op.r, number)
         input_bias, state_bias = op.bias(number)
         bias = node.op("add", input_bias, state_bias)
-        self.gates = _plus_row(node, _product(node, op.x, w), bias)
+        self.gates = _plus_row(node, product(node, op.x, w), bias)
 
     def step(self, inner: Node, row: Value, state: Sequence[Value]) -> list[Value]:
-        return [self.function(inner, inner.op("add", row, _product(inner, state[0], self.r)))]
+        return [self.function(inner, inner.op("add", row, product(inner, state[0], self.r)))]
 
 
 class _GruCell:
     """One direction of a GRU: update, reset and hidden gate, in this order."""
 
     def __init__(
-        self, node: Node, op: _Recurrence, number: int, functions: Sequence[Activation]
+        self, node: Node, op: Recurrence, number: int, functions: Sequence[Activation]
     ) -> None:
         self.functions = functions
         self.hidden = op.sizes.hidden
-        self.r = _direction(node, op.r, number)
+        self.r = direction_of(node, op.r, number)
         self.reset_behind = node.integer("linear_before_reset", 0) != 0
-        w = _direction(node, op.w, number)
+        w = direction_of(node, op.w, number)
         input_bias, state_bias = op.bias(number)
         # The bias of the state adds to that of the input, except where the reset gate scales it.
         kept = self.hidden * (2 if self.reset_behind else 3)
@@ -364,7 +374,7 @@ class _GruCell:
             added = node.op("concatenate", added, rest, axis=0)
         self.hidden_bias = node.sliced(state_bias, 0, self.hidden * 2, self.hidden * 3)
         bias = node.op("add", input_bias, added)
-        self.gates = _plus_row(node, _product(node, op.x, w), bias)
+        self.gates = _plus_row(node, product(node, op.x, w), bias)
         self.first_r = node.sliced(self.r, 0, 0, self.hidden * 2)
         self.last_r = node.sliced(self.r, 0, self.hidden * 2, self.hidden * 3)
 
@@ -374,42 +384,42 @@ class _GruCell:
         hidden = self.hidden
         z_row, r_row, h_row = _gates(inner, row, 3, hidden)
         if self.reset_behind:
-            z_state, r_state, h_state = _gates(inner, _product(inner, h, self.r), 3, hidden)
+            z_state, r_state, h_state = _gates(inner, product(inner, h, self.r), 3, hidden)
             z, r = (
                 f(inner, inner.op("add", z_row, z_state)),
                 f(inner, inner.op("add", r_row, r_state)),
             )
             scaled = inner.op("mul", r, _plus_row(inner, h_state, self.hidden_bias))
         else:
-            z_state, r_state = _gates(inner, _product(inner, h, self.first_r), 2, hidden)
+            z_state, r_state = _gates(inner, product(inner, h, self.first_r), 2, hidden)
             z, r = (
                 f(inner, inner.op("add", z_row, z_state)),
                 f(inner, inner.op("add", r_row, r_state)),
             )
-            scaled = _product(inner, inner.op("mul", r, h), self.last_r)
+            scaled = product(inner, inner.op("mul", r, h), self.last_r)
         following = g(inner, inner.op("add", h_row, scaled))
         rest = inner.op("sub", 1, z)
         return [inner.op("add", inner.op("mul", rest, following), inner.op("mul", z, h))]
 
 
-class _LstmCell:
+class LstmCell:
     """One direction of an LSTM: input, output, forget and cell gate, in this order."""
 
     def __init__(
-        self, node: Node, op: _Recurrence, number: int, functions: Sequence[Activation]
+        self, node: Node, op: Recurrence, number: int, functions: Sequence[Activation]
     ) -> None:
         self.functions = functions
         self.hidden = op.sizes.hidden
-        self.r = _direction(node, op.r, number)
+        self.r = direction_of(node, op.r, number)
         self.couples = node.integer("input_forget", 0) != 0
         input_bias, state_bias = op.bias(number)
-        product = _product(node, op.x, _direction(node, op.w, number))
-        self.gates = _plus_row(node, product, node.op("add", input_bias, state_bias))
+        from_input = product(node, op.x, direction_of(node, op.w, number))
+        self.gates = _plus_row(node, from_input, node.op("add", input_bias, state_bias))
         peepholes = node.optional(7)
         self.peepholes: list[Value] | None = None
         if peepholes is not None:
             peepholes = node.agree(peepholes, (len(op.backward), self.hidden * 3))
-            self.peepholes = _gates(node, _direction(node, peepholes, number), 3, self.hidden)
+            self.peepholes = _gates(node, direction_of(node, peepholes, number), 3, self.hidden)
 
     def peep(self, inner: Node, gate: Value, place: int, c: Value) -> Value:
         """The gate with what it sees of the cell."""
@@ -421,7 +431,7 @@ class _LstmCell:
     def step(self, inner: Node, row: Value, state: Sequence[Value]) -> list[Value]:
         h, c = state
         f, g, last = self.functions
-        gates = inner.op("add", row, _product(inner, h, self.r))
+        gates = inner.op("add", row, product(inner, h, self.r))
         i, o, forget, cell = _gates(inner, gates, 4, self.hidden)
         i = f(inner, self.peep(inner, i, 0, c))
         forget = inner.op("sub", 1, i) if self.couples else f(inner, self.peep(inner, forget, 2, c))

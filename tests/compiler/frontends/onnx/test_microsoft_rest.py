@@ -271,3 +271,43 @@ def test_gated_delta_nets() -> None:
         model.check(1e-4, **values, past=drawn(2, 4, 5, 3))
         del values["wide"]
         rows.check(1e-4, **{name: value[None] for name, value in values.items()})
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("bounded", [False, True], ids=["whole", "bounded"])
+def test_lstms_that_attend_to_a_memory(direction: str, bounded: bool) -> None:
+    """With bounds also with peepholes and a layer behind what is attended to."""
+    directions, read = 1 + (direction == "bidirectional"), 5 if bounded else 7
+    shapes = {"W": (24, 4 + read), "R": (24, 6), "B": (48,), "QW": (6, 3), "MW": (7, 3), "V": (3,)}
+    shapes |= {"P": (18,), "AW": (13, read)} if bounded else {}
+    arrays = {name: drawn(directions, *shape, seed=len(name)) for name, shape in shapes.items()}
+    lengths = ["lengths", "", "", "P"] if bounded else ["", "", "", ""]
+    memory = ["M", "rows", "AW"] if bounded else ["M"]
+    node = node_of(
+        "AttnLSTM", ["X", "W", "R", "B", *lengths, "QW", "MW", "V", *memory], ["Y", "h", "c"],
+        hidden_size=6, direction=direction,
+    )  # fmt: skip
+    inputs = [make_value("X", ["t", 3, 4]), make_value("M", [3, "m", 7])]
+    given = {"lengths": np.int32([5, 2, 3]), "rows": np.int32([8, 1, 4])} if bounded else {}
+    inputs += [make_value(name, [3], TensorProto.INT32) for name in given]
+    model = of_nodes([node], inputs, arrays)
+    model.check(1e-5, X=drawn(5, 3, 4, seed=8), M=drawn(3, 8, 7, seed=9), **given)
+
+
+def test_windows_whose_rows_end_at_a_mask() -> None:
+    cases: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+        ((2, 3, 9), {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}),
+        ((2, 3, 6, 7), {"kernel_shape": [2, 3], "pads": [1, 0, 0, 1]}),
+    ]
+    for shape, window in cases:
+        wide = (1, 1, *shape[2:])
+        node = node_of("MaxpoolWithMask", ["x", "m"], ["y"], **window)
+        model = of_nodes(
+            [node], [make_value("x", [*shape]), make_value("m", [*wide], TensorProto.INT32)]
+        )
+        for seed in range(3):
+            mask = np.random.default_rng(seed).random(wide) > 0.3
+            model.check(x=drawn(*shape), m=mask.astype(np.int32))
+    several = [make_value("x", [2, 3, 9]), make_value("m", [2, 3, 9], TensorProto.INT32)]
+    with pytest.raises(CompileError, match=r"expected one for all channels, \[1, 1, \.\.\.\]"):
+        of_nodes([node_of("MaxpoolWithMask", ["x", "m"], ["y"], kernel_shape=[3])], several)

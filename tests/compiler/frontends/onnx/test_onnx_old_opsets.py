@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
 from ingot.hal.errors import CompileError
+from tests.support.onnx_contrib import of_nodes
 from tests.support.onnx_models import build_model, in_session, make_value
 
 Node = helper.make_node
@@ -216,3 +217,36 @@ def test_models_of_opset_6_give_the_results_that_the_standard_keeps() -> None:
             )
         count += 1
     assert count >= 100, count
+
+
+def test_ops_of_the_time_before_the_standard() -> None:
+    nodes = [
+        Node("Affine", ["x"], ["a"], alpha=2.0, beta=0.5),
+        Node("ScaledTanh", ["x"], ["b"], alpha=2.0, beta=0.5),
+        Node("ParametricSoftplus", ["x"], ["c"], alpha=2.0, beta=-3.0),
+        Node("Scale", ["x"], ["d"], scale=0.3),
+        Node("ImageScaler", ["x"], ["e"], scale=2.0, bias=[1.0, 2.0, 3.0]),
+        Node("Crop", ["x"], ["f"], border=[1, 2, 3, 1]),
+        Node("Crop", ["x"], ["g"], border=[1, 2, 0, 0], scale=[3, 4]),
+        Node("DynamicSlice", ["x", "starts", "ends", "axes"], ["h"]),
+    ]
+    ranges = {"starts": [1, -3], "ends": [2, 100], "axes": [1, 3]}
+    arrays = {name: np.array(each, np.int64) for name, each in ranges.items()}
+    model = of_nodes(nodes, [make_value("x", ["n", 3, "h", "w"])], arrays, opset=9)
+    model.check(1e-5, x=ramp(2, 3, 7, 9))
+    model.check(1e-5, x=ramp(1, 3, 5, 6))
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (Node("ImageScaler", ["x"], ["y"], bias=[1.0]), "the dims 1 and 3 cannot be equal"),
+        (Node("Crop", ["x"], ["y"], border=[1, 2]), r"borders \[1, 2\] of"),
+        (Node("Crop", ["x"], ["y"], border=[1, 2, 2, 4]), "axis 2 of .* has no range 2 to 2"),
+    ],
+)
+def test_images_that_their_attributes_do_not_fit_are_refused(
+    node: onnx.NodeProto, message: str
+) -> None:
+    with pytest.raises(CompileError, match=message):
+        import_onnx(build_model([node], [make_value("x", [1, 3, 6, 8])], ["y"], opset=9))

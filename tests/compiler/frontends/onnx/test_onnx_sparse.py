@@ -7,11 +7,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
+from ingot.compiler.graph.interpreter import interpret
 from ingot.hal.errors import CompileError
 from tests.support.onnx_cases import Pair
 from tests.support.onnx_models import build_model, make_value
@@ -67,6 +69,32 @@ def test_sparse_weights_lie_in_files_and_in_branches(tmp_path: Any) -> None:
     x = np.random.default_rng(0).random((2, 4), np.float32)
     y = ingot.load(ingot.compile(tmp_path / "model.onnx"))(x)
     np.testing.assert_allclose(y, x @ dense, rtol=1e-6)
+
+
+def test_products_with_sparse_matrices_and_sparse_arguments_are_dense_here() -> None:
+    node = helper.make_node(
+        "SparseToDenseMatMul", ["a", "b"], ["y"], domain="com.microsoft", alpha=0.5
+    )
+    given = helper.make_sparse_tensor_value_info("a", TensorProto.FLOAT, [*SHAPE])
+    model = build_model(
+        [node], [given, make_value("b", [3, "n"])], ["y"], domains=["com.microsoft"]
+    )
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    values, b = np.float32([1, 2, 3]), np.random.default_rng(0).random((3, 5), np.float32)
+    dense = np.zeros(SHAPE, np.float32)
+    dense[tuple(PLACES.T)] = values
+    a = onnxruntime.SparseTensor.sparse_coo_from_numpy(
+        np.array(SHAPE), values, PLACES.copy(), onnxruntime.OrtDevice.make("cpu", 0)
+    )
+    (wanted,) = session.run_with_ort_values(
+        ["y"],
+        {
+            "a": onnxruntime.OrtValue.ort_value_from_sparse_tensor(a),
+            "b": onnxruntime.OrtValue.ortvalue_from_numpy(b),
+        },
+    )
+    (found,) = interpret(import_onnx(model), "main", [dense, b])
+    np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("element", [np.float64, np.int8, np.bool_, np.float16, ml_dtypes.bfloat16])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.onnx.lowerings.microsoft import (
     activations,
+    attention_lstm,
     block_packed,
     block_products,
     block_quantized,
@@ -19,6 +20,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft import (
     hyper_connections,
     images,
     linear_attention,
+    masked_pooling,
     matrices,
     multi_head,
     normalizations,
@@ -41,6 +43,7 @@ from ingot.compiler.frontends.onnx.lowerings.microsoft import (
 
 __all__ = [
     "activations",
+    "attention_lstm",
     "block_packed",
     "block_products",
     "block_quantized",
@@ -52,6 +55,7 @@ __all__ = [
     "hyper_connections",
     "images",
     "linear_attention",
+    "masked_pooling",
     "matrices",
     "multi_head",
     "normalizations",

@@ -57,7 +57,10 @@ def activate(node: Node, x: Value, parameters: Sequence[float] | None = None) ->
     return lower_as(node, name, [x], attributes)
 
 
-@lowering("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", domain=MICROSOFT)
+@lowering(
+    *("FusedMatMul", "FusedMatMulActivation", "SparseToDenseMatMul", "TransposeMatMul"),
+    domain=MICROSOFT,
+)
 def fused_matmul(node: Node) -> Value:
     """alpha A' B', where the last two axes may be exchanged, and the first may stand behind the
     other batch axes."""

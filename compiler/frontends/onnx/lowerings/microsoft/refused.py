@@ -14,14 +14,12 @@ _SELECTED = "onnxruntime has it for some devices alone: export dense attention"
 _BFP = "onnxruntime does not say how its numbers lie: quantise with QuantizeLinear"
 
 REFUSED = {
-    "AttnLSTM": "write the attention and the LSTM as layers of their own",
     "ConvStateReplay": _BUFFERS,
     "DequantizeBFP": _BFP,
     "DynamicSparseAttention": _SELECTED,
     "EPContext": _ONE_MACHINE,
     "GatedDeltaNetStateReplay": _BUFFERS,
     "Mamba2Verify": "export its convolution, recurrence and norm as layers of their own",
-    "MaxpoolWithMask": "onnxruntime keeps it for itself",
     "PackedSparseAttentionIndexer": _SELECTED,
     "PackedSparseAttentionIndexerMerge": _SELECTED,
     "QOrderedLongformerAttention": "export the model with LongformerAttention in its place",
@@ -30,7 +28,6 @@ REFUSED = {
     "Snpe": _ONE_MACHINE,
     "SparseAttentionIndexer": _SELECTED,
     "SparsePagedAttention": _SELECTED,
-    "SparseToDenseMatMul": "its operand is a sparse tensor: export a dense one",
     "SpeculativePrefixCommit": _BUFFERS,
 }
 """What to do where an op cannot be taken."""

@@ -1,7 +1,8 @@
-"""Reads the archive that `torch.export.save` writes: a zip of JSON and of raw tensors.
+"""Reads the archive that `torch.export.save` writes: a zip of JSON, of raw tensors, and of pickles
+of tensors that are kept as others, such as codes and scales.
 
-The archive may come from anybody: nothing in it is unpickled, and all that it says of sizes and
-places is checked. Members are stored as they are, so none is larger than the file.
+The archive may come from anybody: pickles are read as data (`pickles.py`), and all that it says of
+sizes and places is checked. Members are stored as they are, so none is larger than the file.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ingot.compiler.frontends.kept_file import LARGE, Kept, KeptBytes, KeptFile
+from ingot.compiler.frontends.torch.members import WRONG, Members
+from ingot.compiler.frontends.torch.pickles import PickledTensor, Wrapper, read_pickle
 from ingot.compiler.ir import Later, Literal
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.literals import literal_from_bytes
@@ -27,7 +30,7 @@ from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 from ingot.hal.whole_file import open_regular
 
-__all__ = ["DTYPES", "MAJOR", "Archive", "Place", "element_type"]
+__all__ = ["CODES", "DTYPES", "MAJOR", "Archive", "Place", "element_type"]
 
 # Schema of torch.export: what its numbers of dtypes mean. 9 is a complex number of two halves.
 DTYPES = {
@@ -38,7 +41,9 @@ DTYPES = {
 MAJOR = 8  # of the schema that is read
 _AGAIN = "save it again with torch.export.save of torch 2.8 or newer"
 _MOST_REPEATED = 1 << 30  # bytes of a tensor whose strides repeat what is stored
-_WRONG = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError)
+_OTHER_NAMES = {"bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
+CODES = {_OTHER_NAMES.get(name) or dtype(name).numpy.name: code for code, name in DTYPES.items()}
+"""The numbers of dtypes by torch's names of them."""
 
 
 def element_type(code: Any) -> DType:
@@ -74,19 +79,18 @@ class Archive:
     def __init__(self, source: Path | bytes) -> None:
         self.what = f"'{source}'" if isinstance(source, Path) else "the PyTorch program"
         try:
-            self._zip = zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source)
-            self._kept = _kept(source, self.what, self._zip)
-        except _WRONG as error:
+            whole = zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source)
+            self._kept = _kept(source, self.what, whole)
+            self._members = Members(whole, self._kept, self._damaged)
+        except WRONG as error:
             raise self._damaged(str(error)) from None
-        names = self._zip.namelist()
+        names = self._members.names
         models = [name for name in names if "/models/" in name and name.endswith(".json")]
         if len(models) != 1:
             raise CompileError(self._why_no_program(names, models))
         self._root = models[0].partition("/models/")[0]
         self._stem = models[0].rpartition("/")[2].removesuffix(".json")
-        order = f"{self._root}/byteorder"
-        if order in names and self._read(order).strip() != b"little":
-            raise CompileError(f"{self.what} was saved on a big-endian machine: {_AGAIN}")
+        self._check_order(self._members, self._root)
         self.program = self._json(models[0])
         version = self._entry(self._entry(self.program, "schema_version"), "major", int)
         if version != MAJOR:
@@ -96,6 +100,8 @@ class Archive:
         self._weights = self._table("weights")
         self._constants = self._table("constants")
         self._places: dict[tuple[bool, str], Place] = {}
+        self._wrappers: dict[tuple[bool, str], tuple[Wrapper, Members]] = {}
+        self._spans: dict[tuple[bool, str], tuple[int, int]] = {}  # of what pickles hold
 
     def opened(self) -> AbstractContextManager[None]:
         """Tensors that are read within are read of a file that is opened once."""
@@ -130,7 +136,7 @@ class Archive:
 
     def memory(self, name: str, is_constant: bool) -> object:
         """What tells the memory that it lies in, which others may lie in, too."""
-        return is_constant, (self._constants if is_constant else self._weights)[name]["path_name"]
+        return is_constant, self._table_of(is_constant)[name]["path_name"]
 
     def _place(self, name: str, meta: Any) -> Place:
         element = element_type(meta["dtype"])
@@ -152,33 +158,81 @@ class Archive:
         digest = hashlib.blake2b(np.ascontiguousarray(literal.array).tobytes(), digest_size=16)
         return f"{literal.dtype}{list(literal.shape)} {digest.hexdigest()}"
 
-    def _storage(self, name: str, is_constant: bool) -> tuple[Kept, int, int]:
-        """Where the bytes lie in which the tensor is, and others may be, and how many there are.
-        They are not read: checksums, for which all of them would be, are not asked for."""
-        table = self._constants if is_constant else self._weights
-        entry = table[name]
-        if entry.get("use_pickle"):
+    def is_wrapper(self, name: str, is_constant: bool) -> bool:
+        """Whether the tensor is kept as others, of which `part` gives the names. CompileError: it
+        is a pickle that cannot be read."""
+        key = is_constant, name
+        entry = self._table_of(is_constant).get(name)
+        if key not in self._wrappers and isinstance(entry, dict) and entry.get("use_pickle"):
+            self._read_pickle(key)
+        return key in self._wrappers
+
+    def part(self, name: str, attribute: str, is_constant: bool) -> str:
+        """The name of a tensor that is an attribute of a wrapper. CompileError: it has none."""
+        wrapper, members = self._wrappers[is_constant, name]
+        found, full = wrapper.attributes.get(attribute), f"{name}.{attribute}"
+        if not isinstance(found, (Wrapper, PickledTensor)):
+            raise self._damaged(f"tensor '{name}' is kept without a tensor '{attribute}'")
+        if full in self._table_of(is_constant) and (is_constant, full) not in self._spans:
+            raise self._damaged(f"it has two tensors '{full}'")
+        self._add((is_constant, full), found, members)
+        return full
+
+    def _read_pickle(self, key: tuple[bool, str]) -> None:
+        member = self._member(key[1], key[0])
+        members = self._members.inner(member)
+        roots = [each for each in members.names if each.endswith("/data.pkl")]
+        if len(roots) != 1:
+            raise self._damaged(f"'{member}' has {len(roots)} pickles, expected one")
+        self._check_order(members, roots[0].removesuffix("/data.pkl"))
+        try:
+            found = read_pickle(members.read(roots[0]))
+        except ValueError as error:
             raise CompileError(
-                f"tensor '{name}' of {self.what} is a pickle, which is never loaded: store a plain "
-                "tensor in the module"
+                f"tensor '{key[1]}' of {self.what} is a pickle that cannot be read: {error}; save "
+                "what the exported program's run_decompositions() gives"
+            ) from None
+        self._add(key, found, members)
+
+    def _add(self, key: tuple[bool, str], found: Wrapper | PickledTensor, members: Members) -> None:
+        """Take what a pickle holds for a tensor of the archive."""
+        if isinstance(found, Wrapper):
+            self._wrappers[key] = found, members
+            return
+        if found.dtype not in CODES:
+            raise CompileError(
+                f"tensor '{key[1]}' of {self.what} has the dtype {found.dtype[:40]!r}, which has "
+                "no counterpart: use another"
             )
+        root = next(name for name in members.names if name.endswith("/data.pkl"))
+        self._spans[key] = members.span(f"{root.removesuffix('.pkl')}/{found.key}")
+        self._table_of(key[0])[key[1]] = {
+            "path_name": str(self._spans[key]),
+            "tensor_meta": {
+                "dtype": CODES[found.dtype],
+                "sizes": [{"as_int": size} for size in found.sizes],
+                "strides": [{"as_int": stride} for stride in found.strides],
+                "storage_offset": {"as_int": found.offset},
+            },
+        }
+
+    def _storage(self, name: str, is_constant: bool) -> tuple[Kept, int, int]:
+        """Where the bytes lie in which the tensor is, and others may be, and how many they are."""
+        if (is_constant, name) in self._spans:
+            return self._kept, *self._spans[is_constant, name]
+        if self._table_of(is_constant)[name].get("use_pickle"):
+            raise CompileError(f"tensor '{name}' of {self.what} is kept as others: read these")
+        return self._kept, *self._members.span(self._member(name, is_constant))
+
+    def _member(self, name: str, is_constant: bool) -> str:
         folder = "constants" if is_constant else "weights"
-        member = f"{self._root}/data/{folder}/{entry['path_name']}"
-        info = self._info(member)
-        own = info.orig_filename.encode("utf-8" if info.flag_bits & 0x800 else "cp437")
-        head = 30 + len(own)
-        if info.header_offset + head > self._kept.length:
-            raise self._damaged(f"'{member}' begins behind its end")
-        header = self._kept.read(info.header_offset, head)
-        lengths = header[26:30].view("<u2")  # of the name and of what follows it
-        start = info.header_offset + 30 + int(lengths.sum(dtype=np.int64))
-        is_whole = start + info.file_size <= self._kept.length
-        if not is_whole or header[30:].tobytes() != own:
-            raise self._damaged(f"'{member}' is not where it should be")
-        return self._kept, start, info.file_size
+        return f"{self._root}/data/{folder}/{self._table_of(is_constant)[name]['path_name']}"
+
+    def _table_of(self, is_constant: bool) -> dict[str, Any]:
+        return self._constants if is_constant else self._weights
 
     def _meta(self, name: str, is_constant: bool) -> Any:
-        table = self._constants if is_constant else self._weights
+        table = self._table_of(is_constant)
         if name not in table:
             raise self._damaged(f"it has no data of the tensor '{name}'")
         meta = self._entry(table[name], "tensor_meta")
@@ -186,11 +240,11 @@ class Archive:
             raise CompileError(f"tensor '{name}' of {self.what} is not strided: make it dense")
         return meta
 
-    def _table(self, folder: str) -> Mapping[str, Any]:
+    def _table(self, folder: str) -> dict[str, Any]:
         path = f"{self._root}/data/{folder}/{self._stem}_{folder}_config.json"
-        if path not in self._zip.namelist():
+        if path not in self._members.names:
             return {}
-        config: Mapping[str, Any] = self._entry(self._json(path), "config")
+        config: dict[str, Any] = self._entry(self._json(path), "config")
         return config
 
     def _entry(self, entries: Any, key: str, kind: type = dict) -> Any:
@@ -200,25 +254,14 @@ class Archive:
 
     def _json(self, name: str) -> Any:
         try:
-            return json.loads(self._read(name))
+            return json.loads(self._members.read(name))
         except (ValueError, RecursionError) as error:
             raise self._damaged(f"'{name}' is no JSON that can be read: {error}") from None
 
-    def _info(self, name: str) -> zipfile.ZipInfo:
-        try:
-            info = self._zip.getinfo(name)
-        except KeyError:
-            raise self._damaged(f"'{name}' is missing") from None
-        if info.compress_type != zipfile.ZIP_STORED:
-            raise self._damaged(f"'{name}' is compressed")
-        return info
-
-    def _read(self, name: str) -> bytes:
-        info = self._info(name)
-        try:
-            return self._zip.read(info)
-        except _WRONG as error:
-            raise self._damaged(f"'{name}': {error}") from None
+    def _check_order(self, members: Members, root: str) -> None:
+        order = f"{root}/byteorder"
+        if order in members.names and members.read(order).strip() != b"little":
+            raise CompileError(f"{self.what} was saved on a big-endian machine: {_AGAIN}")
 
     def _damaged(self, text: str) -> CompileError:
         return CompileError(f"{self.what} is no whole archive of torch.export: {text}; {_AGAIN}")
@@ -227,7 +270,7 @@ class Archive:
         if len(models) > 1:
             return f"{self.what} holds {len(models)} programs: save each in a file of its own"
         if any(name.endswith("serialized_exported_program.json") for name in names):
-            old = "its weights are pickles, which are never loaded"
+            old = "all its weights are one pickle"
             return f"{self.what} was saved by a torch before 2.8: {old}; {_AGAIN}"
         if any(name.endswith("data.pkl") for name in names):
             return (

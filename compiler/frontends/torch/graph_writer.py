@@ -11,13 +11,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ingot.compiler.frontends.torch.archive import DTYPES
-from ingot.hal.spec import dtype
+from ingot.compiler.frontends.torch.archive import CODES
 
 __all__ = ["GraphWriter", "ranges_of"]
 
 _KEYWORD = 2  # the kind of an argument
-_OTHER_NAMES = {"bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
 _VARIABLE = re.compile(r"^[LG]\['\w+'\]\.?")  # in which torch.compile finds the module
 _KINDS = {bool: "bool", int: "int", float: "float", str: "string"}
 
@@ -27,7 +25,7 @@ class GraphWriter:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._dtypes = {getattr(torch, _torch_name(name)): code for code, name in DTYPES.items()}
+        self._dtypes = {getattr(torch, name): code for name, code in CODES.items()}
         self._sizes: dict[Any, dict[str, Any]] = {}
         self._first: dict[str, str] = {}  # of several nodes that read one result
         self.constants: dict[str, Any] = {}  # tensors that a graph holds, by its names of them
@@ -165,11 +163,6 @@ def _symbolic(torch: Any, value: Any) -> str:
     if isinstance(value, (torch.SymBool, bool)):
         return "sym_bool"
     return "sym_float" if isinstance(value, (torch.SymFloat, float)) else "sym_int"
-
-
-def _torch_name(name: str) -> str:
-    element = dtype(name)
-    return _OTHER_NAMES.get(name) or element.numpy.name
 
 
 def _metadata(node: Any) -> dict[str, str]:

@@ -21,6 +21,7 @@ from ingot.compiler.frontends.torch import lowerings  # noqa: F401 - it fills th
 from ingot.compiler.frontends.torch.archive import Archive, Place
 from ingot.compiler.frontends.torch.complex_values import ComplexValue
 from ingot.compiler.frontends.torch.expressions import symbol_dim
+from ingot.compiler.frontends.torch.lowering import Wrapped
 from ingot.compiler.frontends.torch.memory import (
     Shared,
     read_part,
@@ -269,8 +270,17 @@ class _Import:
         tensors.view(graph_name, View(base, 0, again, back))
         tensors.make(graph_name, again)
 
-    def _weight(self, name: str, is_constant: bool, builder: Builder) -> Value | ComplexValue:
+    def _weight(
+        self, name: str, is_constant: bool, builder: Builder
+    ) -> Value | ComplexValue | Wrapped:
         """A parameter, a buffer or a constant."""
+        if self.archive.is_wrapper(name, is_constant):
+
+            def part(attribute: str) -> Value | ComplexValue | Wrapped:
+                inner = self.archive.part(name, attribute, is_constant)
+                return self._weight(inner, is_constant, builder)
+
+            return Wrapped(part)
         self.state.used[name] = is_constant
         element, shape = self.archive.place(name, is_constant)[:2]
         if element.is_complex:

@@ -29,7 +29,7 @@ class LiveArchive(Archive):
     ) -> None:
         self.what = "the PyTorch program"
         self.program = {**program, "torch_version": str(torch.__version__)}
-        self._places = {}
+        self._places, self._wrappers = {}, {}
         self._torch = torch
         self._folders = (weights, constants)
         self._weights, self._constants = (

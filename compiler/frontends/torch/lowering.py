@@ -41,6 +41,7 @@ __all__ = [
     "Layout",
     "Number",
     "Scalar",
+    "Wrapped",
     "functional_op",
     "lowering",
     "per_axis",
@@ -107,6 +108,14 @@ def functional_op(name: str) -> str:
 def refuse(reason: str, *names: str) -> None:
     """Note why these ops are not taken, and what to do."""
     REFUSED.update(dict.fromkeys(names, reason))
+
+
+class Wrapped:
+    """A tensor that is kept as others, such as codes and scales, of which `part` gives one by its
+    name."""
+
+    def __init__(self, part: Callable[[str], Any]) -> None:
+        self.part = part
 
 
 class Graph:

@@ -16,7 +16,8 @@ __all__ = ["put_back"]
 
 _RESHAPES = (
     "view", "unsqueeze", "squeeze", "_unsafe_view", "detach", "alias", "dropout", "feature_dropout",
-    "alpha_dropout", "positive", "to", "type_as",
+    "alpha_dropout", "positive", "to", "type_as", "reshape", "ravel", "reshape_as", "flatten",
+    "contiguous", "_reshape_alias",
 )  # fmt: skip
 
 

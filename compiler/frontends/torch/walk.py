@@ -136,10 +136,11 @@ class Walk:
                 tensors.view(output, same)
         elif source is not None and (name in VIEWS or _keeps_dtype(name, node, graph)):
             base = source
+            may_copy, is_writable = self._sharing(name, source, keywords, graph)
             for place, output in enumerate(outputs):
 
                 def again(place: int = place) -> Any:
-                    if name.split(".")[1] in _MAY_COPY:
+                    if may_copy:
                         raise CompileError(
                             f"whether a write is seen through {name} depends on memory: compile "
                             "what run_decompositions() of the program gives"
@@ -151,10 +152,26 @@ class Walk:
                     return put_back(context, name, whole, value, place, arguments[1:], keywords)
 
                 version = tensors.version(base)
-                tensors.view(
-                    output, View(base, version, again, back if VIEWS.get(name, True) else None)
-                )
+                tensors.view(output, View(base, version, again, back if is_writable else None))
         return results
+
+    def _sharing(self, name: str, source: str, keywords: Any, graph: Any) -> tuple[bool, bool]:
+        """Of a view whether it may be a copy, and whether a write into it can be followed."""
+        if name.split(".")[1] not in _MAY_COPY:
+            return False, VIEWS.get(name, True)
+        is_view = not keywords and self._is_dense(source, graph)
+        return not is_view, is_view
+
+    def _is_dense(self, name: str, graph: Any) -> bool:
+        """Whether a tensor lies row by row, so that torch copies none of its elements."""
+        meta = graph["tensor_values"][name]
+        length: Dim = 1
+        sizes, (strides, _) = self._types.tensor(meta).shape, self._types.layout(meta)
+        for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
+            if size != 1 and stride != length:
+                return False
+            length = length * size
+        return True
 
     def _run_part(self, node: Any, tensors: Tensors, builder: Builder) -> list[Any]:
         """A part of the program that gradients or dtypes, which it has noted, concern."""

@@ -20,6 +20,7 @@ import torch.nn.functional as F  # noqa: N812 - as everybody calls it
 from cases import CASES, Program, pool
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.scan import scan
+from torchao import quantization as torchao
 
 HERE = Path(__file__).parent
 
@@ -86,6 +87,28 @@ class Draws(torch.nn.Module):
         }
 
 
+class Wrapped(torch.nn.Module):
+    """Layers whose weights torchao keeps as codes and scales."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, config in {
+            "int8": torchao.Int8WeightOnlyConfig(),
+            "int4": torchao.IntxWeightOnlyConfig(torch.int4, torchao.PerGroup(16)),
+            "float8": torchao.Float8WeightOnlyConfig(),
+            "int8_rows": torchao.Int8DynamicActivationInt8WeightConfig(),
+            "int4_rows": torchao.Int8DynamicActivationIntxWeightConfig(
+                torch.int4, torchao.PerGroup(16)
+            ),
+        }.items():
+            layer = torch.nn.Linear(32, 4)
+            torchao.quantize_(layer, config)
+            self.add_module(name, layer)
+
+    def forward(self, x: Any) -> dict[str, Any]:
+        return {name: layer(x) for name, layer in self.named_children()}
+
+
 def main() -> None:
     torch.manual_seed(0)
     arrays: dict[str, Any] = {}
@@ -109,8 +132,14 @@ def main() -> None:
     _add(arrays, "scans", exported, rows, _scanned)
     draws = {"x": torch.ones(40, 50)}
     _add(arrays, "draws", torch.export.export(Draws(), (), draws), draws, Draws())
+    _add_wrapped(arrays)
     (HERE / "layers.pt2").write_bytes(arrays["layers:program"].tobytes())
     np.savez_compressed(HERE / "programs.npz", **arrays)
+
+
+def _add_wrapped(arrays: dict[str, Any]) -> None:
+    rows, wrapped = {"x": torch.randn(3, 32)}, Wrapped().eval()
+    _add(arrays, "wrapped", torch.export.export(wrapped, (), rows), rows, wrapped)
 
 
 def _scanned(x: Any) -> dict[str, Any]:

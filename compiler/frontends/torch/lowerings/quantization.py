@@ -11,7 +11,7 @@ import numpy as np
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import widen
-from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
+from ingot.compiler.frontends.torch.lowering import Context, Scalar, Wrapped, lowering
 from ingot.compiler.frontends.torch.lowerings.arithmetic import promoted
 from ingot.compiler.graph.rewriter import literal_of_value
 from ingot.compiler.ir import Literal, Value, dims
@@ -305,6 +305,12 @@ def fake_quantize_channels_with_mask(
 
 
 # ---- torchao
+
+
+@lowering("export.access_subclass_inner_tensor.default", view=False)
+def inner_tensor(c: Context, x: Wrapped, attribute: str) -> Value:
+    found: Value = x.part(attribute)
+    return found
 
 
 def _limits(element: DType, low: Any, high: Any) -> tuple[Any, Any]:

@@ -158,7 +158,7 @@ def test_programs_that_are_malformed(change: Callable[[Any], None], text: str) -
     assert text in refused(changed(change))
 
 
-def test_weights_must_be_whole_and_no_pickles() -> None:
+def test_weights_must_be_whole() -> None:
     weights = "archive/data/weights/model_weights_config.json"
 
     def longer(document: Any) -> None:
@@ -168,12 +168,8 @@ def test_weights_must_be_whole_and_no_pickles() -> None:
         meta = document["config"]["head.weight"]["tensor_meta"]
         meta.update(sizes=[{"as_int": 1 << 15}] * 2, strides=[{"as_int": 0}] * 2)
 
-    def pickled(document: Any) -> None:
-        document["config"]["head.weight"]["use_pickle"] = True
-
     assert "'head.weight' has 80 bytes, expected 8000" in refused(changed(longer, weights))
     assert "has the shape [32768, 32768], but 80 bytes" in refused(changed(repeated, weights))
-    assert "is a pickle, which is never loaded" in refused(changed(pickled, weights))
     moved = FILE.read_bytes().replace(b"archive/data/weights/w", b"archive/data/weights/v", 1)
     assert "is not where it should be" in refused(moved)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,9 @@ import ingot
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.read_source import read_source
 from tests.support.devices import load_best
+from tests.support.torch_calls import Calls, drawn, torch
 
 pytestmark = pytest.mark.filterwarnings("ignore:No complete tensor")  # torch, of what it saves
-pytest.importorskip("torch.export")  # a folder that is called torch is none
-torch = import_module("torch")
 
 
 class Parts(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -90,3 +88,27 @@ def test_weights_that_cannot_be_one_variable_are_refused() -> None:
         )
         with pytest.raises(ingot.CompileError, match=message):
             read_source(program)
+
+
+def test_a_reshape_of_rows_is_a_view_and_of_columns_may_be_a_copy() -> None:
+    def writes(x: Any) -> Any:
+        y = x + 1
+        z = y.reshape(12).add_(x.flatten())
+        y[0] = 5
+        z.contiguous().mul_(2)
+        return y, z, y.flatten(0, 1).relu_()
+
+    def unknown(x: Any) -> Any:
+        y = x + 1
+        return y.T.reshape(12).add_(2), y
+
+    x = drawn(3, 4)
+    data = io.BytesIO()
+    torch.export.save(torch.export.export(Calls(writes), (x,)), data)
+    found = interpret(read_source(data.getvalue()), "main", [x.numpy()])
+    for each, expected in zip(found, writes(x), strict=True):
+        np.testing.assert_allclose(each, expected.numpy(), 1e-6)
+    data = io.BytesIO()
+    torch.export.save(torch.export.export(Calls(unknown), (x,)), data)
+    with pytest.raises(ingot.CompileError, match="writes into a view in a way"):
+        read_source(data.getvalue())

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ingot.hal.reference import Reference
     from ingot.language.adapters import lora
     from ingot.language.batch import LanguageBatch
+    from ingot.language.embedding import EmbeddingModel
     from ingot.language.model import LanguageModel, generate
     from ingot.quantizing import QuantizedModule, quantize
     from ingot.runtime.fence import Fence
@@ -65,6 +66,7 @@ __all__ = [
     "DeadlineExceeded",
     "Device",
     "DeviceLost",
+    "EmbeddingModel",
     "Error",
     "FailedPrecondition",
     "Fence",
@@ -116,6 +118,7 @@ _TRACING = "ingot.compiler.frontends.program.tracing"
 _HOMES = {
     "Array": "ingot.hal.array",
     "Device": "ingot.hal.device",
+    "EmbeddingModel": "ingot.language.embedding",
     "Fence": "ingot.runtime.fence",
     "Function": "ingot.runtime.function",
     "Kernel": "ingot.compiler.own_kernels",

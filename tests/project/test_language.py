@@ -121,7 +121,7 @@ def test_pieces_are_merged_by_their_scores() -> None:
     ("changes", "error", "message"),
     [
         ({"tokenizer.ggml.tokens": None}, ingot.NotFound, "the file has no tokenizer"),
-        ({"tokenizer.ggml.model": "bert"}, ingot.Unsupported, "kind 'bert'; known"),
+        ({"tokenizer.ggml.model": "plamo2"}, ingot.Unsupported, "kind 'plamo2'; known"),
         ({"tokenizer.ggml.model": None}, ingot.NotFound, "ggml.model' is missing"),
         ({"tokenizer.ggml.merges": None}, ingot.NotFound, "ggml.merges' is missing"),
         ({"tokenizer.ggml.token_type": [1]}, ingot.DataLoss, "1 elements, but there are 264 tok"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 
@@ -10,7 +11,7 @@ import pytest
 import tokenizers
 
 from ingot.language.tokenizer import _SPLITS, FileTokenizer
-from tests.support.cut_texts import CUT, texts_to_cut
+from tests.support.cut_texts import CUT, PIECES, texts_to_cut
 
 with np.load(CUT) as found:
     EXPECTED = dict(found)
@@ -23,6 +24,31 @@ def test_texts_are_cut_as_by_llama_cpp(name: str) -> None:
     tokenizer = FileTokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
     ids = [id for text in texts_to_cut(60) for id in (*tokenizer.encode(text), -1)]
     assert ids == EXPECTED[name].tolist()
+
+
+@pytest.mark.parametrize("kind", ["bert", "t5"])
+def test_words_are_cut_into_pieces_as_by_llama_cpp(kind: str) -> None:
+    with np.load(PIECES) as found:
+        keys, expected = json.loads(str(found[f"{kind} keys"])), found[kind].tolist()
+    tokenizer = FileTokenizer({f"tokenizer.{key}": value for key, value in keys.items()})
+    ids = [id for text in texts_to_cut(60) for id in (*tokenizer.whole(text), -1)]
+    assert ids == expected
+    without = FileTokenizer(
+        {f"tokenizer.{key}": value for key, value in keys.items()}
+        | {f"tokenizer.ggml.add_{name}_token": False for name in ("bos", "eos", "sep")}
+    )
+    begin, *rest, end = tokenizer.whole("hello World")
+    assert without.whole("hello World") == rest
+    assert (tokenizer.begin, tokenizer.close) == (begin, end)
+
+
+def test_words_may_keep_their_capitals_and_accents() -> None:
+    keys = {"model": "bert", "tokens": ["[UNK]", "\u2581\xc9t\xe9", "\u2581ete", "t"]}
+    keys |= {"unknown_token_id": 0, "add_bos_token": False, "add_sep_token": False}
+    for has_small, ids in ((True, [2, 0]), (False, [1, 0])):
+        keys["normalizer.lowercase"] = has_small
+        tokenizer = FileTokenizer({f"tokenizer.ggml.{key}": each for key, each in keys.items()})
+        assert tokenizer.whole("\xc9t\xe9 t") == ids
 
 
 def _cut(patterns: tuple[str, ...], text: str) -> list[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-__all__ = ["CUT", "UNMERGED", "texts_to_cut"]
+__all__ = ["CUT", "PIECES", "UNMERGED", "texts_to_cut"]
 
 CUT = Path(__file__).parents[1] / "compiler/frontends/gguf/tokens.npz"
 """`tokens` and `merges` of a tokenizer, and by the names of `tokenizer.ggml.pre` the ids of the
 first 60 texts, -1 behind each."""
+PIECES = CUT.parent / "pieces.npz"
+"""Keys of tokenizers whose words are cut into pieces, as JSON, and ids as in `CUT`."""
 UNMERGED = ["Hello", "\u0120HELLO"]
 """Tokens that no merge gives; some kinds have them where a part of a text is one of them."""
 

@@ -57,7 +57,8 @@ class Shape:
     @property
     def is_centered(self) -> bool:
         """Whether norms are those of LayerNorm."""
-        return self.architecture in ("command-r", "cohere2", "stablelm", "starcoder2", *GPT)
+        others = ("command-r", "cohere2", "stablelm", "starcoder2", "neo-bert", *GPT)
+        return (self.architecture in others) != ("bert" in self.architecture.split("-"))
 
     @property
     def is_parallel(self) -> bool:

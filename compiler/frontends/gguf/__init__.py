@@ -25,6 +25,7 @@ from ingot.compiler.frontends.gguf.cache import (
 )
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_configuration
 from ingot.compiler.frontends.gguf.drafted import Drafted
+from ingot.compiler.frontends.gguf.encoder import build_encoder
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.seen import NOWHERE, seen, without
 from ingot.compiler.frontends.gguf.sketch import sketched
@@ -129,7 +130,10 @@ def build_model(
         configuration = sketched(configuration, weights.file.tensors)
         if not configuration.sketched:
             return Module()
-    if layout.sequences is None:
+    if configuration.pooling:
+        _check_encoder(layout, weights)
+        module = build_encoder(weights, configuration, capacity, producer)
+    elif layout.sequences is None:
         if layout.cache_tokens is not None:
             raise CompileError("cache_tokens is the room of several texts: give sequences too")
         importer = _Importer(weights, configuration, capacity, cache, producer)
@@ -148,11 +152,26 @@ def build_model(
     return module
 
 
+def _check_encoder(layout: Layout, weights: Weights) -> None:
+    """CompileError: a model that makes vectors of texts is asked to keep some."""
+    is_given = {
+        "verify": layout.verify, "sequences": layout.sequences is not None,
+        "cache_tokens": layout.cache_tokens is not None, "cache": layout.cache != "f32",
+    }  # fmt: skip
+    wrong = [name for name, given in is_given.items() if given]
+    if wrong:
+        raise CompileError(
+            f"{weights.file.title} makes vectors of texts (pooling_type) and keeps nothing, so "
+            f"{' and '.join(wrong)} cannot be chosen; a call of `embed` takes many texts"
+        )
+
+
 def _checked(capacity: int | None, configuration: Configuration) -> int:
     if capacity is None and configuration.chunk:
         return min(configuration.context, DEFAULT_CAPACITY, configuration.chunk)
     if capacity is None:
-        is_bounded = all(configuration.windows)  # memory does not grow with the capacity
+        # memory does not grow with the capacity
+        is_bounded = bool(configuration.pooling) or all(configuration.windows)
         return min(configuration.context, configuration.context if is_bounded else DEFAULT_CAPACITY)
     if configuration.chunk and capacity > configuration.chunk:
         raise CompileError(

@@ -20,6 +20,7 @@ class Architecture:
     has_both: bool = False  # a layer has a state beside attention
     recurrence: str = ""  # of other layers: delta, delta in turns, kimi, mamba or mamba 1
     is_parallel: bool = False  # both read the tokens, by one norm or two, and are added together
+    is_encoder: bool = False  # tokens see all of their text, and become a vector together
 
     # Tokens and logits.
     first_position: int = 0  # row of the table of positions that the first token has
@@ -34,6 +35,8 @@ class Architecture:
     has_bare_norms: bool = False  # norms have no weights
     is_less_one: bool = False  # weights of norms are
     has_norms_before: bool = True  # attention and networks; else behind them only
+    norms_sums: bool = False  # norms stand behind sums, of attention or networks and what they read
+    starts_normed: bool = False  # the first layer has no norm in front
     network_norm: str = "ffn_norm"  # the tensor of the norm in front of networks
 
     # Heads.
@@ -56,6 +59,7 @@ class Architecture:
 
     # Scores.
     window_period: int = 0  # of so many layers the last attends to all positions; 0: all do
+    looks_far_first: bool = False  # of so many layers the first does instead
     chunk: int = 0  # of which positions layers that are rotated see their own
     is_unscaled: bool = False  # scores are products of queries and keys as they are
     large_layers: int = 0  # a model of so many layers scales scores by width / heads
@@ -94,6 +98,10 @@ _LLAMA_4 = Architecture(
     is_interleaved=True, gating="sigmoid", normalizes_shares=False, weighs_inputs=True,
     has_unit_heads=True, still_period=4, chunk=8192, warms_still=True,
     temperature_scale=0.1, temperature_length=8192,
+)  # fmt: skip
+_BERT = Architecture(
+    is_encoder=True, is_centered=True, norms_sums=True, is_gated=False, activation="gelu_erf",
+    still_period=1,
 )  # fmt: skip
 _GPT = Architecture(is_centered=True, is_gated=False, activation="gelu")
 ARCHITECTURES = {
@@ -208,6 +216,29 @@ ARCHITECTURES = {
     "bitnet": Architecture(),
     "hunyuan-dense": Architecture(turns_first=True),
     "hunyuan-moe": Architecture(turns_first=True),
+    "bert": _BERT,
+    "nomic-bert": replace(_BERT, is_gated=True, activation="silu", still_period=0),
+    "nomic-bert-moe": replace(_BERT, normalizes_shares=False, still_period=0),
+    "jina-bert-v2": replace(_BERT, is_gated=True, sloped_layers=-1),
+    "jina-bert-v3": replace(_BERT, still_period=0),
+    "modern-bert": Architecture(
+        is_encoder=True,
+        is_centered=True,
+        activation="gelu_erf",
+        starts_normed=True,
+        window_period=3,
+        looks_far_first=True,
+    ),
+    "neo-bert": Architecture(is_encoder=True, is_interleaved=True),
+    "eurobert": Architecture(is_encoder=True),
+    "llama-embed": Architecture(is_encoder=True, is_interleaved=True),
+    "gemma-embedding": Architecture(
+        is_encoder=True,
+        scales_embedding=True,
+        activation="gelu",
+        window_period=6,
+        local_rope_base=10000.0,
+    ),
     "gpt-oss": Architecture(
         window_period=2, activation="swiglu_oai", network_norm="post_attention_norm"
     ),

@@ -21,6 +21,7 @@ from ingot.compiler.frontends.cached_tokens import Grid, Tokens
 from ingot.compiler.frontends.gguf.cache import Cache
 from ingot.compiler.frontends.gguf.configuration import Configuration
 from ingot.compiler.frontends.gguf.drafted import Drafted
+from ingot.compiler.frontends.gguf.function_builder import FunctionBuilder
 from ingot.compiler.frontends.gguf.pieces import part
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.seen import NOWHERE, seen, without
@@ -29,7 +30,7 @@ from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.frontends.spans import Spans
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import counted_loop
-from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, Variable
+from ingot.compiler.ir import Module, TensorType, Value, Variable
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, symbol
 from ingot.compiler.ir.literals import literal_from_numbers
@@ -134,19 +135,19 @@ class Batch:
     def _add_prefill(self) -> None:
         f = self._function({"slots": _ROWS_I64, "counts": _ROWS_I64, "ids": _IDS})
         slots, counts, ids = f.arguments
-        tokens = self._tokens(f, slots, ids, self._spans(f, counts))
-        self._end(f, "prefill", logits=self._step(f, tokens))
+        tokens = self._tokens(f, slots, ids, f.spans(counts, _IDS.shape[0]))
+        f.end("prefill", logits=self._step(f, tokens))
 
     def _add_decode(self) -> None:
         f = self._function({"slots": _ROWS_I64, "ids": TensorType(I32, (_ROWS,))})
         slots, ids = f.arguments
-        self._end(f, "decode", logits=self._step(f, self._tokens(f, slots, ids, None)))
+        f.end("decode", logits=self._step(f, self._tokens(f, slots, ids, None)))
 
     def _add_verify(self) -> None:
         types = {"slots": _ROWS_I64, "counts": _ROWS_I64, "ids": _IDS}
         f = self._function({**types, **_OPTIONS})
         b, (slots, counts, ids, *given) = f.b, f.arguments
-        spans = self._spans(f, counts)
+        spans = f.spans(counts, _IDS.shape[0])
         tokens = self._tokens(f, slots, ids, spans)
         logits = self._network(f, tokens, spans.total)
 
@@ -175,22 +176,9 @@ class Batch:
         f.store("logits", all_logits)
         f.store("seen", first)
         self._put(f, "length", tokens, b.value("add", tokens.lengths, kept))
-        self._end(f, "verify", counts=kept, next=following)
+        f.end("verify", counts=kept, next=following)
 
-    def _spans(self, f: _Function, counts: Value) -> Spans:
-        """The texts of a function's ids. Counts that do not fit these end the call."""
-        b, (total,) = f.b, _IDS.shape
-        least, most, sum = (
-            b.value("reduce", counts, axes=(0,), kind=kind) for kind in ("min", "max", "add")
-        )
-        # A check, since only one number fits.
-        least = b.value("min", least, b.constant(1, "i64"))
-        f.size(least, 1, "the least of 'counts'", low=1)
-        longest = f.size(most, total, "the greatest of 'counts'")
-        f.size(sum, total, "the sum of 'counts', for so many 'ids',", low=total)
-        return Spans(b, counts, total, longest)
-
-    def _tokens(self, f: _Function, slots: Value, ids: Value, spans: Spans | None) -> _Tokens:
+    def _tokens(self, f: FunctionBuilder, slots: Value, ids: Value, spans: Spans | None) -> _Tokens:
         """Tokens behind those of the slots, one for each without `spans`. Texts that become too
         long end the call."""
         b = f.b
@@ -204,7 +192,7 @@ class Batch:
         places = b.value("add", places, spans.place)
         return _Tokens(ids, slots, owners, places, lengths, after, end, spans)
 
-    def _network(self, f: _Function, tokens: _Tokens, rows: Dim | Value) -> Value:
+    def _network(self, f: FunctionBuilder, tokens: _Tokens, rows: Dim | Value) -> Value:
         """The logits behind `rows` of the tokens, which are in the cache then."""
         self.weights.open(f.b)
         caches = [f.load(name) for name in self.caches]
@@ -218,7 +206,7 @@ class Batch:
             f.store(name, value)
         return logits
 
-    def _step(self, f: _Function, tokens: _Tokens) -> Value:
+    def _step(self, f: FunctionBuilder, tokens: _Tokens) -> Value:
         """Put the tokens behind the others; the logits of those that come next, which are stored,
         too."""
         logits = self._network(f, tokens, _ROWS if tokens.spans is None else tokens.spans.last)
@@ -227,7 +215,7 @@ class Batch:
         f.store("seen", self._first(f, tokens))
         return logits
 
-    def _first(self, f: _Function, tokens: _Tokens) -> Value:
+    def _first(self, f: FunctionBuilder, tokens: _Tokens) -> Value:
         """Where tokens first stand, with these."""
         b, ids = f.b, f.b.value("convert", tokens.ids, dtype=I64)
         shape = (*tensor_type(ids).shape, 1)
@@ -255,7 +243,7 @@ class Batch:
             return [inner.value("dynamic_update_slice", ids[0], line, place)]
 
         (ids,) = counted_loop(b, b.number(_ROWS, I64), [b.full(0, I32, (_ROWS,))], step)
-        self._end(f, "choose", ids=ids)
+        f.end("choose", ids=ids)
 
     def _add_place(self) -> None:
         pages = TensorType(I32, (self.room.columns,))
@@ -266,7 +254,7 @@ class Batch:
         rest = without(b, _row(f.load("seen"), slot, b), length)
         for name, value in (("length", length), ("table", given), ("seen", rest)):
             f.store(name, _with_row(f.load(name), slot, value, b))
-        self._end(f, "place")
+        f.end("place")
 
     def _add_copy_slot(self) -> None:
         pages = TensorType(I32, (self.room.columns,))
@@ -277,7 +265,7 @@ class Batch:
             rows = f.load(name)
             f.store(name, _with_row(rows, target, _row(rows, source, b), b))
         f.store("table", _with_row(f.load("table"), target, given, b))
-        self._end(f, "copy_slot")
+        f.end("copy_slot")
 
     def _add_copy_page(self) -> None:
         f = self._function({"source": _number(I64), "target": _number(I64)})
@@ -289,70 +277,37 @@ class Batch:
         for name in self.caches:
             pages = f.load(name)
             f.store(name, _with_row(pages, target, _row(pages, source, b), b))
-        self._end(f, "copy_page")
+        f.end("copy_page")
 
     def _add_capacity(self) -> None:
         f = self._function({})
-        self._end(f, "capacity", tokens=f.b.constant(self.room.capacity, "i64"))
+        f.end("capacity", tokens=f.b.constant(self.room.capacity, "i64"))
 
-    def _put(self, f: _Function, name: str, tokens: _Tokens, value: Value, **numbers: Any) -> None:
+    def _put(
+        self, f: FunctionBuilder, name: str, tokens: _Tokens, value: Value, **numbers: Any
+    ) -> None:
         """Store the variable with the rows of the tokens' slots."""
         rows = f.b.value("reshape", tokens.slots, shape=(_ROWS, 1))
         options = {"update_window_dims": (), "inserted_window_dims": (0,)} | numbers
         options |= {"scatter_dims_to_operand_dims": (0,), "index_vector_dim": 1}
         f.store(name, f.b.value("scatter", f.load(name), rows, value, **options))
 
-    def _slot(self, f: _Function, slot: Value, name: str) -> Value:
+    def _slot(self, f: FunctionBuilder, slot: Value, name: str) -> Value:
         """The number of a slot. Another one ends the call."""
         return f.b.number(f.size(slot, self.room.sequences - 1, f"'{name}'"), I64)
 
-    def _length(self, f: _Function, length: Value) -> Dim:
+    def _length(self, f: FunctionBuilder, length: Value) -> Dim:
         """The length of a text. One that is too long ends the call."""
         capacity = self.room.capacity
         return f.size(length, capacity, f"the length of a text (capacity {capacity})")
 
-    def _function(self, arguments: dict[str, TensorType]) -> _Function:
-        f = _Function(self.module, arguments)
+    def _function(self, arguments: dict[str, TensorType]) -> FunctionBuilder:
+        f = FunctionBuilder(self.module, arguments)
         if any(_ROWS in type.shape for type in arguments.values()):
             f.function.symbols["rows"] = (1, self.room.sequences)
         if "counts" in arguments:
             f.function.symbols["s"] = (1, self.room.pages * PAGE)
         return f
-
-    def _end(self, f: _Function, name: str, **results: Value) -> None:
-        f.b.return_(*results.values())
-        f.function.name, f.function.result_names = name, list(results)
-        self.module.add(f.function)
-
-
-class _Function:
-    """A function that is being built. Variables are loaded once, and stored where told."""
-
-    def __init__(self, module: Module, arguments: dict[str, TensorType]) -> None:
-        block = Block(list(arguments.values()))
-        self.module, self.b, self.arguments = module, Builder(block), block.arguments
-        self.function = Function("", Region([block]), list(arguments), [])
-        self.loaded: dict[str, Value] = {}
-        self.sizes = 0
-
-    def load(self, name: str) -> Value:
-        """The variable as it was when the function began."""
-        if name not in self.loaded:
-            type = self.module.variables[name].type
-            attributes = {"name": name, "dtype": type.dtype, "shape": type.shape}
-            self.loaded[name] = self.b.append("variable.load", (), (), attributes).result
-        return self.loaded[name]
-
-    def store(self, name: str, value: Value) -> None:
-        self.b.append("variable.store", (value,), (), {"name": name})
-
-    def size(self, value: Value, high: Dim, what: str, low: Dim = 0) -> Dim:
-        """A number of `low` to `high` as a dim. Another one ends the call."""
-        self.sizes += 1
-        name = f"size{self.sizes}"
-        limits = {"low": low, "high": high, "what": what, "status": "OutOfRange"}
-        self.b.append("size", (value,), (), {"symbols": (name,), **limits})
-        return symbol(name)
 
 
 def _number(element: DType) -> TensorType:

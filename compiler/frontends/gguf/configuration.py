@@ -157,6 +157,8 @@ class Configuration:
     streams: int  # versions of a token's numbers that go through the layers
     swiglu_alpha: float  # of swiglu_oai: what gates are multiplied by under the logistic
     swiglu_limit: float  # and the greatest magnitude in front of it
+    pooling: str  # how tokens become a vector: mean, first or last; none: they have logits
+    is_causal: bool  # tokens see none behind them
     sketched: tuple[int, ...] = ()  # the layers that are built; without any all
 
     @property
@@ -173,15 +175,22 @@ class Configuration:
             rows = {"rows": (1, self.recurrence.rows if self.recurrence else self.width)}
             if not self.architecture.has_both:
                 return rows
-        length = heads.key_length + (SLOPED if self.slopes else 0)
+        length = heads.key_length + (SLOPED if self.has_sloped_keys else 0)
         return {"k": (heads.count, length), "v": (heads.count, heads.value_length), **rows}
 
     @property
     def unused(self) -> Sequence[str]:
-        """Tensors that files may have of layers that attend to what others have put."""
+        """Tensors that files may have of layers that attend to what others have put, and of logits
+        where there are none."""
         shared = [layer for layer, source in enumerate(self.sources) if layer != source]
         parts = ("attn_k", "attn_v", "attn_k_norm")
-        return [f"blk.{layer}.{part}.weight" for layer in shared for part in parts]
+        heads = ["output.weight", "output.bias"] if self.pooling else []
+        return [*heads, *(f"blk.{layer}.{part}.weight" for layer in shared for part in parts)]
+
+    @property
+    def has_sloped_keys(self) -> bool:
+        """Whether keys have features of slopes; where tokens see both sides, scores have them."""
+        return bool(self.slopes) and not self.pooling
 
     @property
     def recurrent(self) -> Sequence[int]:
@@ -272,6 +281,25 @@ def _gating(keys: Keys, default: str) -> str:
     if found is None:
         keys.problems.append(f"the key '{keys.name_of(key)}' is {shown(given)}, expected 1 or 2")
     return found or default
+
+
+_POOLINGS = {1: "mean", 2: "first", 3: "last"}
+
+
+def _pooling(keys: Keys, architecture: Architecture) -> str:
+    """How tokens become a vector; none where they do not."""
+    key = "pooling_type"
+    given = keys.value(key, None)
+    if given in (None, 0) and not architecture.is_encoder:
+        return ""
+    if type(given) is int and given in _POOLINGS:
+        return _POOLINGS[given]
+    found = "missing" if given is None else shown(given)
+    keys.problems.append(
+        f"the key '{keys.name_of(key)}' is {found}, expected 1 (the mean of a text's tokens), 2 "
+        "(the first) or 3 (the last)"
+    )
+    return ""
 
 
 def _groups(keys: Keys, architecture: Architecture, experts: int, chosen: int) -> Groups | None:
@@ -523,6 +551,8 @@ def _read(
         thresholds=numbers_of_layers(keys, "activation_sparsity_scale", len(windows)),
         curves=_curves(keys, architecture, len(windows)),
         **_inputs(keys),
+        pooling=_pooling(keys, architecture),
+        is_causal=keys.flag("attention.causal", not architecture.is_encoder),
         slopes=_slopes(keys, architecture, attention.heads, len(windows)),
         rope=attention.rope,
         local_rope=attention.local_rope,

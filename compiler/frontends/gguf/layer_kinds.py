@@ -34,7 +34,7 @@ def kinds_of_layers(
     """Which layers have windows, are rotated, are convolutions, and networks alone; see
     `read_keys`."""
     if layer_types is None:
-        layer_types = _patterned(keys, architecture.window_period, layers)
+        layer_types = _patterned(keys, architecture, layers)
     if convolved is None and architecture.recurrence.startswith("delta"):
         period = keys.size("full_attention_interval", 4)
         convolved = [(layer + 1) % period > 0 for layer in range(layers)]
@@ -116,9 +116,9 @@ def feeds_of_layers(keys: Keys, layers: int) -> Sequence[int]:
     return [0] * layers
 
 
-def _patterned(keys: Keys, period: int, layers: int) -> Sequence[bool]:
+def _patterned(keys: Keys, architecture: Architecture, layers: int) -> Sequence[bool]:
     """Which layers have windows: as a file tells it of each, or by a period."""
-    key = "attention.sliding_window_pattern"
+    key, period = "attention.sliding_window_pattern", architecture.window_period
     given = keys.value(key, period)
     if isinstance(given, np.ndarray) and given.dtype == bool and len(given) == layers:
         return [bool(each) for each in given]
@@ -128,7 +128,8 @@ def _patterned(keys: Keys, period: int, layers: int) -> Sequence[bool]:
             "layer has a window"
         )
         return [False] * layers
-    return [given < 0 or (given > 0 and each % given < given - 1) for each in range(layers)]
+    far = 0 if architecture.looks_far_first else given - 1
+    return [given < 0 or (given > 0 and each % given != far) for each in range(layers)]
 
 
 def numbers_of_layers(keys: Keys, key: str, layers: int) -> tuple[float, ...]:

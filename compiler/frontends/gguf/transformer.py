@@ -43,30 +43,52 @@ class Transformer:
     def logits(self, ids: Value, cache: Cache, rows: Dim | Value) -> Value:
         """The logits behind the last `rows` of ids i32[count], or behind those of these numbers,
         i64[rows]: f32[rows, vocabulary]."""
+        x = self.hidden(ids, cache, rows)
+        with self.b.at("output"):
+            x = self._scaled(self.weights.output(x), self.c.logit_scale)
+            return capped(x, self.c.logit_cap, self.b)
+
+    def hidden(self, ids: Value, cache: Cache, rows: Dim | Value) -> Value:
+        """What the layers make of these tokens, behind the last norm: f32[rows, width]."""
         self.cache = cache
         (self.count,) = tensor_type(ids).shape
         self.turns = {local: self._turns(local) for local in self._kinds()}
         self.warmth = self._warmth() if self.c.temperature_scale else None
         x = self._scaled(self.weights.embedding(ids, self.c.width), self.c.embedding_scale)
-        if "output_norm.weight" in self.weights and self._has_first_norm:
-            x = self._norm(x, "token_embd_norm")
         if self.c.architecture.normalizes_embedding:
             x = self._bare_norm(x)
         if "position_embd.weight" in self.weights:
             x = self.b.value("add", x, self._placed())
+        if "token_types.weight" in self.weights:
+            x = self.b.value("add", x, self._first_type(tensor_type(x).shape))
+        if self._normalizes_first:
+            x = self._norm(x, "token_embd_norm")
         if self.c.layer_input:
             self.inputs = LayerInputs(self.c, self.weights, self._norm, ids, x)
         x = self._through_layers(x, rows)
+        if self.c.architecture.norms_sums:
+            return x
         with self.b.at("output"):
-            is_lfm = "output_norm.weight" not in self.weights and self._has_first_norm
-            norm = "token_embd_norm" if is_lfm else "output_norm"
-            x = self.weights.output(self._norm(x, norm))
-            x = self._scaled(x, self.c.logit_scale)
-            return capped(x, self.c.logit_cap, self.b)
+            return self._norm(x, self._last_norm)
 
     @property
-    def _has_first_norm(self) -> bool:
-        return "token_embd_norm.weight" in self.weights
+    def _last_norm(self) -> str:
+        """The norm behind all layers, for which files have three names."""
+        for name in ("enc.output_norm", "token_embd_norm"):
+            if f"{name}.weight" in self.weights and "output_norm.weight" not in self.weights:
+                return name
+        return "output_norm"
+
+    @property
+    def _normalizes_first(self) -> bool:
+        is_last = not self.c.architecture.norms_sums and self._last_norm == "token_embd_norm"
+        return "token_embd_norm.weight" in self.weights and not is_last
+
+    def _first_type(self, shape: tuple[Dim, ...]) -> Value:
+        """What tokens of a first text have added, for x of this shape."""
+        first = self.b.constant(np.zeros(1, np.int32))
+        row = self.weights.rows_of("token_types.weight", first, self.c.width)
+        return self.b.broadcast_to(self._reshaped(row, self.c.width), shape)
 
     def _through_layers(self, x: Value, rows: Dim | Value) -> Value:
         """What the layers make of x[count, width], of the tokens behind which logits are asked."""
@@ -97,9 +119,13 @@ class Transformer:
 
     def _layer(self, x: Value, layer: int) -> Value:
         name, architecture = f"blk.{layer}", self.c.architecture
+        if architecture.norms_sums:
+            return self._normed_sums(x, layer)
         first = f"{name}.attn_norm_2"
         first = first if f"{first}.weight" in self.weights else f"{name}.attn_norm"
-        normed = self._norm(x, first) if architecture.has_norms_before else x
+        is_normed = architecture.starts_normed and layer == 0
+        has_norm = architecture.has_norms_before and not is_normed
+        normed = self._norm(x, first) if has_norm else x
         if self.c.networks[layer]:
             y = feed_forward(self.c, self.weights, normed, layer, self._norm)
         else:
@@ -130,6 +156,15 @@ class Transformer:
             scale = self._reshaped(scale)
             x = self._product(x, self.b.broadcast_to(scale, tensor_type(x).shape))
         return x
+
+    def _normed_sums(self, x: Value, layer: int) -> Value:
+        """A layer whose norms stand behind sums."""
+        b, name = self.b, f"blk.{layer}"
+        y = self._norm(b.value("add", x, self._attention(x, layer)), f"{name}.attn_output_norm")
+        if f"{name}.attn_norm_2.weight" in self.weights:
+            y = self._norm(b.value("add", y, x), f"{name}.attn_norm_2")
+        made = feed_forward(self.c, self.weights, y, layer, self._norm)
+        return self._norm(b.value("add", y, made), f"{name}.layer_output_norm")
 
     def _augmented(self, x: Value, name: str) -> Value:
         """x[count, width] and what two small products make of it."""
@@ -287,7 +322,7 @@ class Transformer:
         q = self._heads(q, c.heads, heads.key_length, f"{name}.attn_q_norm", layer)
         if not (c.architecture.warms_still and c.rotated[layer]):
             q = self._warmed(q)
-        if c.slopes:
+        if c.has_sloped_keys:
             unit = 1.0 if c.architecture.scales_slopes else c.scale
             slopes = np.repeat(np.array(c.slopes, np.float32)[:, None] / unit, SLOPED, axis=1)
             shape = (self.count, c.heads, SLOPED)
@@ -299,7 +334,7 @@ class Transformer:
             k, v = own
             k = self._heads(k, heads.count, heads.key_length, f"{name}.attn_k_norm", layer)
             v = self._reshaped(self._limited(v), self.count, heads.count, heads.value_length)
-            if c.slopes:
+            if c.has_sloped_keys:
                 k = self.b.value("concatenate", k, self._places(heads.count), axis=2)
             v = self._bare_norm(v) if c.architecture.has_bare_values else v
             y = self.cache.attend(q, k, v, layer, given)

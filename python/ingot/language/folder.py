@@ -52,6 +52,10 @@ class FolderTokenizer(Tokenizer):
             ids.pop()  # the model is to go on
         return ids
 
+    def whole(self, text: str) -> list[int]:
+        """See `Tokenizer`: with all that tokenizer.json puts around it."""
+        return self._ids(text, True)
+
 
 def _optional(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}

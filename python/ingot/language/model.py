@@ -65,6 +65,11 @@ class LanguageModel:
         self.tokenizer, self.model = load_language_model(
             path, layout, weights=weights, lora=lora, **options
         )
+        if "generate" not in self.model.functions:
+            raise InvalidArgument(
+                f"'{path}' is a model that makes vectors of texts: make an ingot.EmbeddingModel of "
+                "it"
+            )
         self.ids: list[int] = []
         self.capacity = int(self.model.capacity())
         self.draft: Draft | None = None

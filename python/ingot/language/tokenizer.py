@@ -1,9 +1,10 @@
 """The tokenizer of a language model, made by `tokenizers` of the metadata of its GGUF file, or of
 the files in its folder.
 
-Of GGUF three families: byte-level BPE with merges (`gpt2`), pieces of SentencePiece with scores
-(`llama`), whose merges follow from the scores, and such pieces with merges (`gemma4`). Needs the
-package tokenizers, and for conversations jinja2, in which files write how they look.
+Of GGUF byte-level BPE with merges (`gpt2`), pieces of SentencePiece with scores (`llama`), whose
+merges follow from the scores, such pieces with merges (`gemma4`), its unigrams (`t5`), and pieces
+of words (`bert`). Needs the package tokenizers, and for conversations jinja2, in which files write
+how they look.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, Unsupported
 from ingot.language.package import package, whole
+from ingot.language.piece_tokenizers import MARK, unigrams, word_pieces
 from ingot.language.template import render
 from ingot.language.text_stream import TextStream
 
@@ -69,7 +71,8 @@ _SPLITS: dict[str, tuple[str, ...]] = {
     "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _WORDS, r"[0-9][0-9][0-9]"),
     **dict.fromkeys(
         ("gpt-2", "olmo", "phi-2", "mpt", "exaone4", "gigachat", "trillion", "granite-docling",
-         "a.x-4.0", "mellum", "jais"),
+         "a.x-4.0", "mellum", "jais", "roberta-bpe", "modern-bert", "jina-v1-en", "jina-v2-es",
+         "jina-v2-de", "jina-v2-code"),
         (_WORDS,),
     ),
     **dict.fromkeys(
@@ -168,13 +171,13 @@ _ENDS = (
     "<|call|>", "<|calls|>", "<|flush|>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
 )  # fmt: skip
 _PART_END, _WHOLE_ENDS = "<|end|>", (("<|return|>", "<|call|>"), ("<|flush|>", "<|calls|>"))
-_MARK = "\u2581"  # SentencePiece's space
 
 
 class Tokenizer:
     """Texts to token ids and back. `begin`: the token that begins texts, which `encode` puts in
-    front where `adds_begin`; `ends`: those behind which a model says nothing; `template`: how
-    conversations look, with the texts of `marks`."""
+    front where `adds_begin`; `close`: the one behind whole texts, if models want that; `ends`:
+    those behind which a model says nothing; `template`: how conversations look, with the texts of
+    `marks`."""
 
     def __init__(
         self,
@@ -185,8 +188,10 @@ class Tokenizer:
         ends: Sequence[int],
         template: str | None,
         marks: Mapping[str, str],
+        close: int | None = None,
     ) -> None:
         self._tokenizer, self.begin, self.adds_begin = tokenizer, begin, adds_begin
+        self.close = close
         self.ends, self.template, self.marks = list(ends), template, marks
 
     def encode(self, text: str, *, is_start: bool = True) -> list[int]:
@@ -195,6 +200,11 @@ class Tokenizer:
         if is_start and self.adds_begin and self.begin is not None and ids[:1] != [self.begin]:
             ids.insert(0, self.begin)
         return ids
+
+    def whole(self, text: str) -> list[int]:
+        """The ids of a text that nothing follows, between those that begin and end one."""
+        ids = self.encode(text)
+        return ids if self.close is None else [*ids, self.close]
 
     def _ids(self, text: str, adds_special: bool) -> list[int]:
         if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
@@ -272,21 +282,24 @@ class FileTokenizer(Tokenizer):
             raise Unsupported(
                 f"the tokenizer is of the kind {kind!r:.60}; known are {', '.join(_KINDS)}"
             )
-        self._needed("scores" if kind == "llama" else "merges")
+        for name in _NEEDED.get(kind, ()):
+            self._needed(name)
         with whole("the file's tokenizer"):
             for name in ("scores", "token_type"):
                 self._check_count(name)
             self._tokenizer = _KINDS[kind](self._key, texts)
             self._add_own(tokenizers.AddedToken)
-            adds_begin = kind == "gemma4" or bool(
-                self._key("add_bos_token", kind == "llama" or self._key("pre") in _BEGUN)
-            )
+            is_begun = kind in ("llama", "bert") or self._key("pre") in _BEGUN
+            adds_begin = kind == "gemma4" or bool(self._key("add_bos_token", is_begun))
         known = {name: self._id(name) for name in ("bos", "eos")}
+        if kind == "bert" and known["bos"] is None:
+            known["bos"] = self._id("cls")
         template = metadata.get("tokenizer.chat_template")
         super().__init__(
             self._tokenizer,
             begin=known["bos"],
             adds_begin=adds_begin,
+            close=self._find_close(kind, known["eos"]),
             ends=self._find_ends(),
             template=template if isinstance(template, str) else None,
             marks={f"{name}_token": "" if id is None else texts[id] for name, id in known.items()},
@@ -364,6 +377,14 @@ class FileTokenizer(Tokenizer):
             f"{str(id)[:60]}, but there are {len(self.texts)} tokens"
         )
 
+    def _find_close(self, kind: str, end: int | None) -> int | None:
+        """The token behind whole texts."""
+        if kind == "bert":
+            between = self._id("seperator")  # as the key is written
+            is_there = self._key("add_sep_token", self._key("add_eos_token", True))
+            return (end if between is None else between) if is_there else None
+        return end if self._key("add_eos_token", kind == "t5") else None
+
     def _find_ends(self) -> list[int]:
         """Tokens behind which a model says nothing."""
         ids = [self._id(name) for name in ("eos", "eot", "eom")]
@@ -413,10 +434,10 @@ def _marked_spaces(key: Callable[..., Any], texts: Sequence[str]) -> Any:
     model = _merging(key, texts, ignore_merges=False, byte_fallback=True)
     result = tokenizers.Tokenizer(model)
     normalizers, decoders = tokenizers.normalizers, tokenizers.decoders
-    result.normalizer = normalizers.Replace(" ", _MARK)
+    result.normalizer = normalizers.Replace(" ", MARK)
     lines = tokenizers.Regex(r"[^\n]+|\n+")
     result.pre_tokenizer = tokenizers.pre_tokenizers.Split(lines, "isolated")
-    parts = [decoders.Replace(_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    parts = [decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
     result.decoder = decoders.Sequence(parts)
     return result
 
@@ -433,10 +454,10 @@ def _sentence_piece(key: Callable[..., Any], texts: Sequence[str]) -> Any:
     )
     result = tokenizers.Tokenizer(model)
     normalizers, decoders = tokenizers.normalizers, tokenizers.decoders
-    steps = [normalizers.Replace(" ", _MARK)]
-    parts = [decoders.Replace(_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    steps = [normalizers.Replace(" ", MARK)]
+    parts = [decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
     if key("add_space_prefix", True):
-        steps.insert(0, normalizers.Prepend(_MARK))
+        steps.insert(0, normalizers.Prepend(MARK))
         parts.append(decoders.Strip(" ", 1, 0))
     result.normalizer = normalizers.Sequence(steps)
     result.decoder = decoders.Sequence(parts)
@@ -452,4 +473,12 @@ def _merges(vocabulary: Mapping[str, int]) -> Iterator[tuple[str, str]]:
                 yield text[:place], text[place:]
 
 
-_KINDS = {"gpt2": _byte_level, "llama": _sentence_piece, "gemma4": _marked_spaces}
+_KINDS = {
+    "gpt2": _byte_level,
+    "llama": _sentence_piece,
+    "gemma4": _marked_spaces,
+    "bert": word_pieces,
+    "t5": unigrams,
+}
+_NEEDED = {"gpt2": ("merges",), "gemma4": ("merges",), "llama": ("scores",), "t5": ("scores",)}
+"""What files have for these kinds beside their tokens."""

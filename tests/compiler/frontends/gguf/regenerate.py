@@ -1,5 +1,6 @@
 """Writes llama_cpp.npz: the logits of llama.cpp behind the ids, for each model of `SHAPES`; and
-tokens.npz: how it cuts texts, by tokens of which as many reach over cuts as there may be.
+tokens.npz: how it cuts texts, by tokens of which as many reach over cuts as there may be;
+pieces.npz: by which pieces of words and unigrams; encoders.npz: its vectors of texts.
 
 Needs llama-cpp-python (0.3.36 made the file); run from the root of the repository:
 python -m tests.compiler.frontends.gguf.regenerate [MODEL ...], the models whose logits are
@@ -19,7 +20,8 @@ import numpy as np
 import tokenizers
 
 from ingot.language.tokenizer import _SPLITS
-from tests.support.cut_texts import CUT, UNMERGED, texts_to_cut
+from tests.support.cut_texts import CUT, PIECES, UNMERGED, texts_to_cut
+from tests.support.encoders import ENCODER_KEYS, ENCODERS, vectors_of_llama_cpp
 from tests.support.language import IDS, KEYS, PEER_SHAPES, write_model
 from tests.support.language_shapes import Shape
 
@@ -68,6 +70,52 @@ def _cut(path: Path) -> dict[str, Any]:
     return found
 
 
+def _word_pieces() -> dict[str, Any]:
+    """A tokenizer of BERT, as files have it."""
+    trained = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+    trained.normalizer = tokenizers.normalizers.BertNormalizer()
+    trained.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=1500, special_tokens=special, show_progress=False
+    )
+    trained.train_from_iterator(texts_to_cut(600), trainer)
+    vocabulary = trained.get_vocab()
+    texts = sorted(vocabulary, key=vocabulary.__getitem__)
+    rest = [text[2:] if text.startswith("##") else f"\u2581{text}" for text in texts[5:]]
+    return {"ggml.model": "bert", "ggml.tokens": [*special, *rest], "ggml.bos_token_id": 2,
+            "ggml.unknown_token_id": 1, "ggml.seperator_token_id": 3, "ggml.token_type_count": 2,
+            "ggml.token_type": [3] * 5 + [1] * len(rest)}  # fmt: skip
+
+
+def _unigrams() -> dict[str, Any]:
+    trained = tokenizers.Tokenizer(tokenizers.models.Unigram())
+    trained.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    trainer = tokenizers.trainers.UnigramTrainer(
+        vocab_size=1500, special_tokens=["<s>", "</s>", "<unk>"], unk_token="<unk>",
+        show_progress=False,
+    )  # fmt: skip
+    trained.train_from_iterator(texts_to_cut(600), trainer)
+    texts, scores = zip(*json.loads(trained.to_str())["model"]["vocab"], strict=True)
+    return {"ggml.model": "t5", "ggml.tokens": list(texts), "ggml.scores": list(map(float, scores)),
+            "ggml.bos_token_id": 0, "ggml.eos_token_id": 1, "ggml.unknown_token_id": 2,
+            "ggml.add_bos_token": True, "ggml.add_eos_token": True, "ggml.token_type_count": 2,
+            "ggml.remove_extra_whitespaces": True,
+            "ggml.token_type": [3, 3, 2] + [1] * (len(texts) - 3)}  # fmt: skip
+
+
+def _in_pieces(path: Path) -> dict[str, Any]:
+    """The keys of both tokenizers, as JSON, and the ids of texts, by their kind."""
+    found = {}
+    for keys in (_word_pieces(), _unigrams()):
+        write_model(path, Shape("bert", vocabulary=4), tokenizer={**keys, "ggml.pre": "default"})
+        model, kind = llama_cpp.Llama(str(path), verbose=False, vocab_only=True), keys["ggml.model"]
+        ids = [model.tokenize(text.encode(), special=False) for text in texts_to_cut(60)]
+        found[f"{kind} keys"] = np.array(json.dumps(keys))
+        found[kind] = np.array([id for each in ids for id in (*each, -1)], np.int16)
+    return found
+
+
 def main() -> None:
     expected = Path(__file__).parent / "llama_cpp.npz"
     with np.load(expected) as before:
@@ -78,6 +126,12 @@ def main() -> None:
             write_model(path, PEER_SHAPES[name], tokenizer=KEYS)
             found[name] = _last_logits(path)
         np.savez_compressed(CUT, **_cut(path))
+        np.savez_compressed(PIECES, **_in_pieces(path))
+        vectors = {}
+        for name, shape in ENCODERS.items():
+            write_model(path, shape, tokenizer=ENCODER_KEYS)
+            vectors[name] = vectors_of_llama_cpp(path)
+        np.savez(expected.parent / "encoders.npz", **vectors)
     np.savez(expected, **found)
 
 

@@ -238,7 +238,7 @@ def test_what_is_missing_is_named_in_one_error(tmp_path: Path) -> None:
     text = _broken(path, metadata={"block_count": 1 << 24, "rope.freq_base": 0.0})
     assert "'llama.block_count' is 16777216, but there are only 12 tensors" in text
     assert "'llama.rope.freq_base' is 0.0, expected a positive number" in text
-    assert "the architecture is 'bert'" in _broken(path, architecture="bert")
+    assert "the architecture is 'clip'" in _broken(path, architecture="clip")
     text = _broken(path, metadata={"altup.num_inputs": 2})
     assert "'llama.altup.num_inputs' is 2, but tokens bring nothing for layers: 'llama.emb" in text
 

@@ -1,0 +1,137 @@
+"""Models whose texts become vectors: tokens see all of their text, and nothing is kept.
+
+`embed(counts: i64[texts], ids: i32[s])` takes the tokens of several texts, `counts` of each, one
+text behind another, and gives a vector for each, f32[texts, n], as it is: its length is not 1.
+`capacity()` says how many tokens a text may have.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ingot.compiler.frontends.gguf.cache import Cache
+from ingot.compiler.frontends.gguf.configuration import Configuration
+from ingot.compiler.frontends.gguf.function_builder import FunctionBuilder
+from ingot.compiler.frontends.gguf.pieces import over_rows
+from ingot.compiler.frontends.gguf.transformer import Transformer
+from ingot.compiler.frontends.gguf.weights import Weights
+from ingot.compiler.frontends.spans import Spans
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.ir import Module, TensorType, Value
+from ingot.compiler.ir.dims import symbol
+from ingot.hal.errors import CompileError
+from ingot.hal.spec import dtype
+
+__all__ = ["build_encoder"]
+
+MOST_TEXTS = 256
+"""Of one call."""
+
+F32, I32, I64 = dtype("f32"), dtype("i32"), dtype("i64")
+_DENSE = ("dense_2", "dense_3")
+"""Products behind the pooling."""
+
+
+def build_encoder(weights: Weights, c: Configuration, capacity: int, producer: str) -> Module:
+    """The module. CompileError: layers do what needs a cache, or attend in another way."""
+    given = {
+        "states": c.recurrence is not None, "convolutions": any(c.convolved),
+        "keys of other layers": any(each != layer for layer, each in enumerate(c.sources)),
+        "chunks of attention": c.chunk > 0, "limits of scores": c.attention_cap > 0,
+        "sinks": any(f"blk.{layer}.attn_sinks.weight" in weights for layer in range(c.layers)),
+    }  # fmt: skip
+    wrong = [name for name, is_there in given.items() if is_there]
+    if wrong:
+        raise CompileError(
+            f"{weights.file.title} makes vectors of texts (pooling_type), but its layers have "
+            f"{' and '.join(wrong)}, which is not supported there"
+        )
+    module = Module(attributes={"producer": producer})
+    texts, total = symbol("texts"), symbol("s")
+    types = {"counts": TensorType(I64, (texts,)), "ids": TensorType(I32, (total,))}
+    f = FunctionBuilder(module, types)
+    f.function.symbols |= {"texts": (1, MOST_TEXTS), "s": (1, MOST_TEXTS * capacity)}
+    counts, ids = f.arguments
+    spans = f.spans(counts, total, capacity)
+    f.end("embed", vectors=_vectors(weights, c, f.b, spans, ids, capacity))
+    f = FunctionBuilder(module, {})
+    f.end("capacity", tokens=f.b.constant(capacity, "i64"))
+    return module
+
+
+def _vectors(
+    weights: Weights, c: Configuration, b: Builder, spans: Spans, ids: Value, capacity: int
+) -> Value:
+    """f32[texts, n]."""
+    weights.open(b)
+    network = Transformer(c, weights, b, capacity > c.rope.original)
+    seen = _WholeTexts(c, b, spans)
+    if c.pooling == "mean":
+        x = _mean(network.hidden(ids, seen, spans.total), spans)
+    else:
+        x = network.hidden(ids, seen, spans.starts if c.pooling == "first" else spans.last)
+    for name in _DENSE:
+        if f"{name}.weight" in weights:
+            x = weights.linear(x, name, weights.file.tensors[f"{name}.weight"].shape[0])
+    return x
+
+
+def _mean(x: Value, spans: Spans) -> Value:
+    """Of the tokens of each text, f32[texts, width], of x[total, width]."""
+    b, rows = spans.b, spans.rows(x)
+    shape, is_token = tensor_type(rows).shape, spans.is_token
+    assert is_token is not None
+    is_token = b.value("broadcast", is_token, shape=shape, dimensions=(0, 1))
+    sums = b.value("select", is_token, rows, b.full(0.0, F32, shape))
+    sums = b.value("reduce", sums, axes=(1,), kind="add")
+    return over_rows("div", sums, b.value("convert", spans.counts, dtype=F32), b)
+
+
+class _WholeTexts(Cache):
+    """Tokens in the place of a cache: keys and values are those of the call."""
+
+    def __init__(self, c: Configuration, b: Builder, spans: Spans) -> None:
+        self.c, self.b, self.spans, self.positions = c, b, spans, spans.place
+        self.masks: dict[bool, Value] = {}  # by whether a layer has a window
+
+    def attend(self, q: Value, k: Value, v: Value, layer: int, sinks: Value | None) -> Value:
+        """What tokens with q[count, heads, d] make of k[count, kv_heads, d] and
+        v[count, kv_heads, e] of their texts, [count, heads * e]."""
+        b, is_local = self.b, self.c.has_window(layer)
+        if is_local not in self.masks:
+            self.masks[is_local] = self._mask(self.c.window if is_local else 0)
+        rows = [
+            b.value("transpose", self.spans.rows(x), permutation=(0, 2, 1, 3)) for x in (q, k, v)
+        ]
+        options = {"scale": self.c.scale, "empty": True}
+        y = b.value("attention", *rows, self.masks[is_local], **options)
+        y = self.spans.joined(b.value("transpose", y, permutation=(0, 2, 1, 3)))
+        count, heads, length = tensor_type(y).shape
+        return b.value("reshape", y, shape=(count, heads * length))
+
+    def _mask(self, window: int) -> Value:
+        """What scores have added, [texts, heads or 1, queries or 1, longest]: -inf for keys that a
+        token does not see. `window`: positions on both sides together, 0 for all."""
+        b, c, spans = self.b, self.c, self.spans
+        is_narrow = not (window or c.slopes or c.is_causal)
+        queries, heads = 1 if is_narrow else spans.longest, len(c.slopes) or 1
+        shape = (spans.texts, heads, queries, spans.longest)
+        assert spans.is_token is not None
+        seen = b.value("broadcast", spans.is_token, shape=shape, dimensions=(0, 3))
+        added = b.full(0.0, F32, shape)
+        if not is_narrow:
+            place, key = (b.value("iota", dtype=I64, shape=shape, axis=axis) for axis in (2, 3))
+            distance = b.value("sub", place, key)
+            if c.is_causal:
+                zero = b.full(0, I64, shape)
+                ahead = b.value("compare", distance, zero, direction="ge")
+                seen = b.value("and", seen, ahead)
+            far = distance if c.is_causal else b.value("abs", distance)
+            if window:
+                most = b.full(window - 1 if c.is_causal else window // 2, I64, shape)
+                seen = b.value("and", seen, b.value("compare", far, most, direction="le"))
+            if c.slopes:
+                slopes = b.constant(np.array(c.slopes, np.float32) * -1)
+                steep = b.value("broadcast", slopes, shape=shape, dimensions=(1,))
+                added = b.value("mul", b.value("convert", far, dtype=F32), steep)
+        return b.value("select", seen, added, b.full(-np.inf, F32, shape))

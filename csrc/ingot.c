@@ -34,6 +34,7 @@
 #include "hal/cpu/executable.c"
 #include "hal/cpu/features.c"
 #include "hal/cpu/library.c"
+#include "hal/cpu/mover.c"
 #include "hal/cpu/queue.c"
 #include "hal/cpu/thread_pool.c"
 

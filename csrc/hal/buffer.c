@@ -125,6 +125,10 @@ void ingot_hal_buffer_unmap(ingot_buffer_t *buffer, void *data) {
   buffer->vtable->unmap(buffer->root, data);
 }
 
+void ingot_hal_buffer_settle(ingot_buffer_t *buffer) {
+  if (buffer->vtable->settle) buffer->vtable->settle(buffer->root);
+}
+
 void ingot_hal_buffer_trim(ingot_buffer_t *buffer) {
   if (buffer->vtable->trim) buffer->vtable->trim(buffer->root);
 }

@@ -237,6 +237,10 @@ ingot_status_t ingot_hal_buffer_write(ingot_buffer_t *buffer, int64_t offset, in
  * when it is used. No work on the buffer may be queued. */
 void ingot_hal_buffer_trim(ingot_buffer_t *buffer);
 
+/* Tells the driver once that the bytes are written, and will be read at every call: it may use time
+ * that nobody needs, until the buffer is destroyed, to let them be read faster. */
+void ingot_hal_buffer_settle(ingot_buffer_t *buffer);
+
 /* The bytes in this process until unmap. `access`: INGOT_HAL_ACCESS_*. */
 ingot_status_t ingot_hal_buffer_map(ingot_buffer_t *buffer, int64_t offset, int64_t length,
                                     uint32_t access, void **out_data);
@@ -456,6 +460,7 @@ struct ingot_hal_buffer_vtable_t {
   ingot_status_t (*read)(ingot_buffer_t *root, int64_t offset, int64_t length, void *data);
   ingot_status_t (*write)(ingot_buffer_t *root, int64_t offset, int64_t length, const void *data);
   void (*trim)(ingot_buffer_t *root); /* NULL: there is nothing to free */
+  void (*settle)(ingot_buffer_t *root); /* NULL: there is nothing to be done */
 };
 
 struct ingot_hal_executable_vtable_t {

@@ -30,8 +30,8 @@ bool ingot_processor_request_tiles(void) { return false; }
 
 #endif /* INGOT_PLATFORM_BARE, INGOT_PLATFORM_WASM */
 
-/* Nor has Windows anything to be told of pages. */
-#if defined(INGOT_PLATFORM_BARE) || defined(INGOT_PLATFORM_WASM) || defined(INGOT_PLATFORM_WINDOWS)
+/* Large pages are asked for on Linux alone. */
+#if !defined(INGOT_PLATFORM_POSIX) || !defined(__linux__)
 
 bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written) {
   (void)data;
@@ -39,6 +39,17 @@ bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written) 
   (void)written;
   return false;
 }
+
+bool ingot_memory_move_to_large_pages(void *data, size_t length) {
+  (void)data;
+  (void)length;
+  return false;
+}
+
+#endif /* not on Linux */
+
+/* Nor has Windows anything to be told of pages. */
+#if defined(INGOT_PLATFORM_BARE) || defined(INGOT_PLATFORM_WASM) || defined(INGOT_PLATFORM_WINDOWS)
 
 void ingot_memory_leave(const void *data, size_t length) {
   (void)data;

@@ -256,6 +256,10 @@ int64_t ingot_memory_length(void);
 bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written);
 #define INGOT_LARGE_PAGE (2 * 1024 * 1024)
 
+/* Moves what lies in memory to large pages, also while others read and write it; begin and length
+ * are multiples of these. False: the system does not, or has none left. For speed only. */
+bool ingot_memory_move_to_large_pages(void *data, size_t length);
+
 /* Takes what a process has read of a file that it maps, and never writes there, out of its memory,
  * in multiples of INGOT_MEMORY_UNIT: it comes back where it is read again. */
 void ingot_memory_leave(const void *data, size_t length);

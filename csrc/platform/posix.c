@@ -320,8 +320,9 @@ int64_t ingot_memory_length(void) {
 #endif
 }
 
-#if defined(MADV_HUGEPAGE)
+#if defined(__linux__)
 
+#define INGOT_POSIX_COLLAPSE 25 /* MADV_COLLAPSE, of Linux 6.1 */
 #define INGOT_POSIX_SLOW_NANOSECONDS 1000000 /* to clear a large page takes 50 to 400 us */
 
 static bool ingot_posix_is_slow(uint8_t *page) {
@@ -330,12 +331,9 @@ static bool ingot_posix_is_slow(uint8_t *page) {
   return ingot_clock() - begin > INGOT_POSIX_SLOW_NANOSECONDS;
 }
 
-#endif
-
 /* A virtual machine that has used up what it was given asks its host for each further large page,
  * which takes 5 to 10 ms: then small pages are faster, which it has. */
 bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written) {
-#if defined(MADV_HUGEPAGE)
   const size_t page = INGOT_LARGE_PAGE;
   if (madvise(data, length, MADV_HUGEPAGE) != 0) return false;
   for (size_t at = 0; at + 2 * page <= length; at += page) {
@@ -347,13 +345,15 @@ bool ingot_memory_prefer_large_pages(void *data, size_t length, size_t written) 
     if (at + page >= written) break;
   }
   return true;
-#else
-  (void)data;
-  (void)length;
-  (void)written;
-  return false;
-#endif
 }
+
+bool ingot_memory_move_to_large_pages(void *data, size_t length) {
+  if (madvise(data, length, MADV_HUGEPAGE) != 0) return false;
+  if (madvise(data, length, INGOT_POSIX_COLLAPSE) == 0) return true;
+  return errno == EAGAIN || errno == EBUSY; /* as where a device reads a part of it */
+}
+
+#endif
 
 void ingot_memory_leave(const void *data, size_t length) {
 #if defined(__linux__) && defined(MADV_DONTNEED)

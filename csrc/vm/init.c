@@ -85,7 +85,10 @@ void ingot_vm_init_deinitialize(ingot_vm_init_t *init) {
   for (uint32_t i = 0; init->parameters && i < init->image->module->parameter_count; ++i) {
     ingot_hal_buffer_release(init->parameters[i]);
   }
-  for (uint32_t i = 0; i < init->arena_count; ++i) ingot_hal_buffer_release(init->arenas[i]);
+  for (uint32_t i = 0; i < init->arena_count; ++i) {
+    ingot_hal_buffer_settle(init->arenas[i]);
+    ingot_hal_buffer_release(init->arenas[i]);
+  }
   leave_last(init, NULL);
   ingot_release_memory(init_allocator(init), init->parameters);
   ingot_release_memory(init_allocator(init), init->arenas);

@@ -4,11 +4,13 @@
 
 #include "base/arithmetic.h"
 #include "hal/cpu/cpu.h"
+#include "hal/cpu/mover.h"
 #include "platform/platform.h"
 
 #define INGOT_CPU_SPARE_LEAST (64 * 1024)        /* smaller blocks the allocator keeps itself */
 #define INGOT_CPU_SPARE_STEP (32 * 1024)         /* a result that grows fits for a while */
 #define INGOT_CPU_SPARE_MOST (64 * 1024 * 1024)  /* of all spares */
+#define INGOT_CPU_MOVED_LEAST (32 * 1024 * 1024) /* weights that are moved to large pages */
 
 typedef struct ingot_cpu_buffer_t {
   ingot_buffer_t base;
@@ -16,6 +18,7 @@ typedef struct ingot_cpu_buffer_t {
   void *user;
   void *wrapped;
   size_t total; /* bytes of the block */
+  ingot_hal_cpu_mover_t *mover; /* NULL: they stay where they are */
 } ingot_cpu_buffer_t;
 
 /* -- spare blocks: no lock, so that a fork at any moment leaves them usable -------------------- */
@@ -91,6 +94,7 @@ static void *find_block(ingot_hal_cpu_device_t *device, size_t *total) {
 static void ingot_cpu_buffer_destroy(ingot_buffer_t *base) {
   ingot_cpu_buffer_t *buffer = (ingot_cpu_buffer_t *)base;
   ingot_device_t *device = base->device;
+  ingot_hal_cpu_mover_stop(buffer->mover);
   if (buffer->release) buffer->release(buffer->user, buffer->wrapped);
   if (base->spare && buffer->total >= INGOT_CPU_SPARE_LEAST &&
       buffer->total <= INGOT_CPU_SPARE_MOST) {
@@ -114,10 +118,20 @@ static void ingot_cpu_buffer_unmap(ingot_buffer_t *root, void *data) {
   (void)data;
 }
 
+/* Only what a call reads from memory: less than that stays in caches. */
+static void ingot_cpu_buffer_settle(ingot_buffer_t *root) {
+  ingot_cpu_buffer_t *buffer = (ingot_cpu_buffer_t *)root;
+  ingot_hal_cpu_device_t *device = (ingot_hal_cpu_device_t *)root->device;
+  if (root->length < INGOT_CPU_MOVED_LEAST || !atomic_load(&device->has_slow_pages)) return;
+  size_t whole_pages = (size_t)root->length & ~(size_t)(INGOT_LARGE_PAGE - 1);
+  buffer->mover = ingot_hal_cpu_mover_start(device, root->host, whole_pages);
+}
+
 static const ingot_hal_buffer_vtable_t ingot_cpu_buffer_vtable = {
     .destroy = ingot_cpu_buffer_destroy,
     .map = ingot_cpu_buffer_map,
     .unmap = ingot_cpu_buffer_unmap,
+    .settle = ingot_cpu_buffer_settle,
 };
 
 static ingot_buffer_t *ingot_cpu_buffer_initialize(ingot_cpu_buffer_t *buffer,
@@ -132,6 +146,7 @@ static ingot_buffer_t *ingot_cpu_buffer_initialize(ingot_cpu_buffer_t *buffer,
       .host = data,
       .address = (uint64_t)(uintptr_t)data,
   };
+  buffer->mover = NULL;
   ingot_reference_count_initialize(&buffer->base.references);
   ingot_hal_device_retain(device);
   return &buffer->base;

@@ -24,6 +24,7 @@ typedef struct ingot_hal_cpu_device_t {
   _Atomic uint32_t next_spare;
   _Atomic bool has_slow_pages; /* the last large buffer got no large pages, or not quickly */
   ingot_hal_cpu_pool_t *pool;        /* NULL with one thread */
+  bool has_lent_threads;             /* of the application: it starts none itself */
   _Atomic size_t scratch_length;   /* the most that a loaded kernel needs */
   char description[96];
 } ingot_hal_cpu_device_t;

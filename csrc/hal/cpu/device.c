@@ -135,6 +135,7 @@ static ingot_status_t ingot_cpu_device_create(ingot_instance_t *instance,
   device->base.slow_features = ingot_hal_cpu_slow_features(device->base.features);
   device->base.thread_count = own.thread_count;
   device->options = own;
+  device->has_lent_threads = pool != NULL;
   device->base.call_count = own.thread_count;
   device->base.can_spin = own.thread_count <= available && available > 1 && !own.is_calm;
   device->base.memory_length = ingot_memory_length();

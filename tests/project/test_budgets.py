@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
     "compiler/dispatch": 2265,
-    "compiler/frontends": 42295,
+    "compiler/frontends": 42320,
     "compiler/graph": 11380,
     "compiler/ir": 2308,
     "compiler/kernels": 16510,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 126730
+IN_ALL = 126810
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

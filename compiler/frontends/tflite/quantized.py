@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ingot.compiler.frontends.emitter import Emitter, shape_of
 from ingot.compiler.frontends.tflite.model import Quantization
 from ingot.compiler.ir import Value
 from ingot.hal.spec import DType
 
-__all__ = ["dequantize", "quantize"]
+__all__ = ["as_codes_of_rows", "dequantize", "quantize"]
 
 
 def _spread(c: Emitter, x: Value, numbers: tuple[float, ...], axis: int) -> Value:
@@ -34,3 +36,27 @@ def quantize(c: Emitter, x: Value, q: Quantization, element: DType) -> Value:
         x = c.op("add", x, _spread(c, x, q.zeros, q.axis))
     limits = [c.fill(limit, like=x) for limit in element.limits]
     return c.convert(c.op("clamp", limits[0], x, limits[1]), element)
+
+
+def as_codes_of_rows(c: Emitter, x: Value, axes: Sequence[int]) -> Value:
+    """What x is as codes of 8 bits with a scale and a zero point of its own along all but these
+    axes, so that 0 and the least and greatest number are codes, as LiteRT's default kernels have
+    it where the weights are quantised and x is not."""
+    low, high = (c.op(kind, c.reduce(x, axes, kind, keep=True), 0) for kind in ("min", "max"))
+    span = c.op("sub", high, low)
+    empty = c.compare("eq", span, 0)
+    factor = c.op("select", empty, c.fill(1, like=span), c.op("div", 255, span))
+    ends = [c.op("mul", end, factor) for end in (low, high)]
+    # the end that a rounded zero point moves less stays where it is
+    error = c.op("sub", c.op("add", *ends), 1)
+    zeros = c.op("sub", -128, ends[0]), c.op("sub", 127, ends[1])
+    zero = c.op("select", c.compare("gt", error, 0), *zeros)
+    zero = c.op("clamp", c.fill(-128, like=zero), zero, c.fill(127, like=zero))
+    zero = c.convert(c.convert(c.op("round_even", zero), "i8"), "f32")
+    zero = c.broadcast_to(zero, shape_of(x))
+    codes = c.op("round_even", c.op("mul", x, c.broadcast_to(factor, shape_of(x))))
+    codes = c.op("add", codes, zero)
+    limits = c.fill(-128, like=x), c.fill(127, like=x)
+    codes = c.convert(c.op("clamp", limits[0], codes, limits[1]), "i8")
+    numbers = c.op("sub", c.convert(codes, "f32"), zero)
+    return c.op("mul", numbers, c.broadcast_to(c.op("div", 1, factor), shape_of(x)))

@@ -11,6 +11,7 @@ from tests.support.tflite_cases.table import (
     I16,
     I32,
     I64,
+    RNG,
     U8,
     F,
     Q,
@@ -46,6 +47,8 @@ for _bias in (False, True):
         [X, floats(5, 4), floats(5) if _bias else None], [(F, (6, 5))], fusedActivationFunction=1
     )
 _dense([X, floats(5, 4), None], [(F, (2, 3, 5))], constants=(1,), keepNumDims=True)
+_columns = RNG.uniform(0.005, 0.02, 5), np.zeros(5, int)
+_dense([X, (codes(5, 4), (*_columns, 0)), floats(5)], [(F, (6, 5))], asymmetricQuantizeInputs=True)
 _dense(
     [(codes(3, 8), Q), (codes(5, 8), (0.02, 0)), (whole(5), (0.001, 0))], [(I8, (3, 5), (0.2, 3))]
 )
@@ -79,6 +82,10 @@ case(
     adjX=True,
     adjY=True,
 )
+case(
+    "BATCH_MATMUL", [floats(2, 3, 4), (codes(2, 4, 5), (0.02, 0))], [(F, (2, 3, 5))],
+    "BatchMatMulOptions", (1,), asymmetricQuantizeInputs=True,
+)  # fmt: skip
 for _padding in (0, 1):
     _size = (4, 4) if _padding == 0 else (3, 2)
     _steps = {"padding": _padding, "strideH": 2, "strideW": 2}
@@ -97,6 +104,12 @@ for _padding in (0, 1):
             **_pool,
         )
 _conv([floats(1, 8, 8, 4), floats(6, 3, 3, 2), np.zeros(6, F)], [(F, (1, 8, 8, 6))])
+_conv([floats(2, 5, 5, 4), (codes(5, 3, 3, 4), (*_columns, 0)), floats(5)], [(F, (2, 5, 5, 5))])
+_depthwise(
+    [floats(1, 5, 5, 5, low=0.5), (codes(1, 3, 3, 5), (*_columns, 3)), floats(5)],
+    [(F, (1, 5, 5, 5))],
+    depthMultiplier=1,
+)
 _conv(
     [floats(1, 9, 9, 2), floats(6, 3, 3, 2), np.zeros(6, F)],
     [(F, (1, 9, 9, 6))],

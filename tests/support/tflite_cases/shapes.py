@@ -126,6 +126,7 @@ for _begin, _end, _by, _after, _masks in (
     ([0, 0, 1], [0, 0, 3], [1, 1, 1], (1, 2, 3, 2), {"ellipsisMask": 2, "newAxisMask": 1}),
     ([0, 1], [0, 3], [1, 1], (2, 3, 2), {"ellipsisMask": 1, "newAxisMask": 1}),
     ([-1], [0], [1], (3, 4), {"shrinkAxisMask": 1}),
+    ([1, 2], [2, 3], [1, 2], (4,), {"beginMask": 3, "endMask": 1, "shrinkAxisMask": 3}),
     ([-2, -2, 1], [2, 2, 3], [1, 1, 2], (2, 2, 2), {"offset": True}),
     ([0, 5], [9, -9], [1, -2], (2, 2, 4), {}),
 ):

@@ -207,7 +207,9 @@ def strided_slice(c: Context, x: Value, begin: Value, end: Value, strides: Value
             shape.append(1)
         else:
             shrinks = bool(options.shrink_axis_mask >> at & 1)
-            first = None if options.begin_mask >> at & 1 and not shrinks else begins[at]
+            first: Dim | Value | None = begins[at]
+            if options.begin_mask >> at & 1:
+                first = 0 if shrinks else None
             last = None if options.end_mask >> at & 1 else ends[at]
             if options.offset and last is not None and first is not None and not shrinks:
                 size = shape_of(x)[axis]
@@ -231,6 +233,9 @@ def _strided(
 ) -> Value:
     """One axis from `first` to `last`, None: from or to its end."""
     size = shape_of(x)[axis]
+    if step == 0 or (shrinks and step < 0):
+        expected = "1 or more where one index of it is taken" if shrinks else "not 0"
+        raise UnsupportedNode(f"the stride of axis {axis} is {step}, expected {expected}: fix it")
     if shrinks:
         if isinstance(first, Value):
             index = c.reshape(first, (1,))
@@ -241,8 +246,6 @@ def _strided(
                 f"its index {first} of axis {axis} is out of range: expected {-size} to {size - 1}"
             )
         return c.sliced(x, axis, start, start + 1)
-    if step == 0:
-        raise UnsupportedNode("a stride is 0")
     if step < 0:
         x = c.op("reverse", x, axes=(axis,))
         first, last = (None if each is None else size - 1 - _from_front(c, each, size)

@@ -301,6 +301,10 @@ WRONG: list[tuple[str, list[Any], str, dict[str, Any], str]] = [
         "STRIDED_SLICE", [X, np.ones(1, I32), *[np.ones(2, I32)] * 2], "StridedSliceOptions", {},
         "1 beginnings, 2 ends and 2 strides",
     ),
+    (
+        "STRIDED_SLICE", [X, *[np.zeros(1, I32)] * 2, np.full(1, -1, I32)], "StridedSliceOptions",
+        {"shrinkAxisMask": 1}, "the stride of axis 0 is -1, expected 1 or more where one index",
+    ),
     ("SUM", [X.astype("complex64"), np.zeros(1, I32)], "ReducerOptions", {}, "complex numbers"),
     ("ADD", [X.astype("complex64"), X], "AddOptions", {}, "its numbers are c64 and f32, expected"),
 ]  # fmt: skip

@@ -12,6 +12,7 @@
 #include "base/executor.c"
 #include "base/float.c"
 #include "base/log.c"
+#include "base/lz4.c"
 #include "base/status.c"
 #include "base/status_make.c"
 #include "base/stop.c"

@@ -1,7 +1,7 @@
 """What Python and C both know: dtypes, status codes, opcodes and the module layout.
 
 The tables are read from the C headers, so each fact has one place. Nothing here needs
-the compiled extension or a device; the compiler imports this file and `hal.errors`.
+the compiled extension or a device; of those that do, the compiler imports `hal.lz4` alone.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 
 from ingot.compiler.ir.dim_text import parse_dim
 from ingot.compiler.ir.dims import Dim
-from ingot.compiler.stream.data import Constants, Parameter
+from ingot.compiler.stream.data import Bytes, Constants, Parameter
 from ingot.compiler.vm.contents import (
     Code,
     Entry,
@@ -29,6 +29,7 @@ from ingot.compiler.vm.contents import (
 )
 from ingot.hal import spec
 from ingot.hal.errors import DataLoss, Incompatible
+from ingot.hal.lz4 import decompress, variant_mark
 from ingot.hal.value_kind import kind_of_code
 
 __all__ = ["read_dim", "read_module", "read_text"]
@@ -69,6 +70,8 @@ class _Reader:
         self.entries = self.rows("ENTRIES", "entry")
         self.variants = self.rows("VARIANTS", "variant")
         self.locations = self.rows("LOCATIONS", "location")
+        packed = self.section("COMPRESSED_REGIONS")
+        self.regions = decompress(packed) if packed else self.section("REGIONS")
 
     def _read_sections(self, verify: bool) -> dict[int, memoryview]:
         constants = self.layout.constants
@@ -181,7 +184,7 @@ class _Reader:
         )
 
     def executable(self, row: dict[str, Any]) -> Executable:
-        regions, objects = self.section("REGIONS"), self.section("OBJECTS")
+        regions, objects = self.regions, self.section("OBJECTS")
         first, first_variant = row["first_entry"], row["first_variant"]
         entries = tuple(
             Entry(
@@ -197,15 +200,17 @@ class _Reader:
             for each in self.entries[first : first + row["entry_count"]]
         )
         variants = tuple(
-            Variant(
-                self.text(each["name"]),
-                self.text(each["format"]),
-                each["features"],
-                objects[each["offset"] : each["offset"] + each["length"]],
-            )
+            self.variant(each, objects)
             for each in self.variants[first_variant : first_variant + row["variant_count"]]
         )
         return Executable(self.text(row["name"]), self.text(row["target"]), entries, variants)
+
+    def variant(self, row: dict[str, Any], objects: memoryview) -> Variant:
+        data: Bytes = objects[row["offset"] : row["offset"] + row["length"]]
+        format = self.text(row["format"])
+        if format.startswith(variant_mark()):
+            data, format = decompress(data), format.removeprefix(variant_mark())
+        return Variant(self.text(row["name"]), format, row["features"], data)
 
 
 def read_text(strings: bytes | memoryview, offset: int) -> str:

@@ -22,6 +22,7 @@ from ingot.compiler.vm.contents import (
 )
 from ingot.compiler.vm.strings import encoded
 from ingot.hal import spec
+from ingot.hal.lz4 import compress, variant_mark
 from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.value_kind import code_of_kind
 
@@ -56,21 +57,30 @@ def module_bytes(contents: ModuleContents) -> ModuleBytes:
     kinds = {each.kind for each in values}
     layout = spec.layout()
     of_values = "_OF_LISTS" if kinds - {"tensor"} else "_OF_TENSORS"
-    minor = "" if "reference" in kinds else "_OF_NATIVES" if contents.natives else of_values
+    tables = _Tables(contents)
+    sections = tables.sections()
+    minor = of_values
+    if tables.is_compressed:
+        minor = ""
+    elif "reference" in kinds:
+        minor = "_OF_REFERENCES"
+    elif contents.natives:
+        minor = "_OF_NATIVES"
     major = minor if minor == "_OF_TENSORS" else ""
     header = {
         "version_major": layout.constants[f"INGOT_MODULE_VERSION_MAJOR{major}"],
         "version_minor": layout.constants[f"INGOT_MODULE_VERSION_MINOR{minor}"],
         "global_count": contents.global_count,
     }
-    return _file(_Tables(contents).sections(), header)
+    return _file(sections, header)
 
 
 def strip_module(data: bytes) -> bytes:
     """The module file without what only tools read: its debug section, and the graph text of its
     kernels. It is one that `read_module` reads."""
     layout = spec.layout()
-    section = {name: _kind(name) for name in ("DEBUG", "REGIONS", "ENTRIES")}
+    names = ("DEBUG", "REGIONS", "COMPRESSED_REGIONS", "ENTRIES")
+    section = {name: _kind(name) for name in names}
     start = layout.size("ingot_layout_header_t")
     header = layout.unpack("ingot_layout_header_t", data[:start])[0]
     end = start + header["section_count"] * layout.size("ingot_layout_section_t")
@@ -81,7 +91,7 @@ def strip_module(data: bytes) -> bytes:
             bare = {"region_offset": 0, "region_length": 0}
             entries = layout.unpack("ingot_layout_entry_t", piece)
             piece = layout.pack("ingot_layout_entry_t", [{**each, **bare} for each in entries])
-        if row["kind"] not in (section["DEBUG"], section["REGIONS"]):
+        if row["kind"] == section["ENTRIES"] or row["kind"] not in section.values():
             sections.append(_Section(row["kind"], len(piece), [piece]))
     kept = ("version_major", "version_minor", "global_count")
     return bytes(_file(sections, {name: header[name] for name in kept}))
@@ -145,6 +155,7 @@ class _Tables:
         self.objects_length = 0
         self.regions = bytearray()
         self.region_offsets: dict[bytes, int] = {}
+        self.is_compressed = False  # whether something of the file is
 
     def sections(self) -> list[_Section]:
         """In the order of their kinds; empty ones are left out."""
@@ -196,7 +207,7 @@ class _Tables:
             "STRINGS": [bytes(self.strings)],
             "CODE": self.code,
             "OBJECTS": self.objects,
-            "REGIONS": [bytes(self.regions)],
+            **self._texts(),
             "METADATA": [metadata.encode("utf-8")],
             "DEBUG": [contents.debug],
         }
@@ -206,6 +217,18 @@ class _Tables:
         constants = contents.constants
         sections.append(_Section(_kind("CONSTANTS"), constants.length, _constant_pieces(constants)))
         return sorted((each for each in sections if each.length), key=lambda each: each.kind)
+
+    def _texts(self) -> dict[str, Sequence[Bytes]]:
+        """The sections of graph text, of which one is empty."""
+        texts = bytes(self.regions)
+        packed = self._compressed(texts)
+        return {"REGIONS": [b"" if packed else texts], "COMPRESSED_REGIONS": [packed or b""]}
+
+    def _compressed(self, data: Bytes) -> bytes | None:
+        """The bytes as `compress` makes them; None: they stay as they are."""
+        made = compress(data)
+        self.is_compressed |= made is not None
+        return made
 
     def _string(self, text: str) -> int:
         if text not in self.offsets:
@@ -318,17 +341,20 @@ class _Tables:
                 )
             for variant in executable.variants:
                 padding = _round_up(self.objects_length, alignment) - self.objects_length
-                self.objects += [bytes(padding), variant.object]
+                packed = self._compressed(variant.object)
+                prefix = "" if packed is None else variant_mark()
+                data = variant.object if packed is None else packed
+                self.objects += [bytes(padding), data]
                 self.variants.append(
                     {
-                        "format": self._string(variant.format),
+                        "format": self._string(prefix + variant.format),
                         "name": self._string(variant.name),
                         "features": variant.features,
                         "offset": self.objects_length + padding,
-                        "length": len(variant.object),
+                        "length": len(data),
                     }
                 )
-                self.objects_length += padding + len(variant.object)
+                self.objects_length += padding + len(data)
         return rows
 
 

@@ -1,8 +1,11 @@
 /* Executables: creation, the choice of the variant, and the variant for the host. */
+#include <inttypes.h>
 #include <string.h>
 
+#include "base/lz4.h"
 #include "base/text.h"
 #include "hal/hal.h"
+#include "ingot/module_layout.h"
 
 static ingot_status_t ingot_hal_check_entries(
     ingot_device_t *device, const ingot_hal_executable_description_t *description) {
@@ -84,7 +87,16 @@ void ingot_hal_executable_destroy(ingot_hal_executable_t *executable) {
   executable->vtable->destroy(executable);
 }
 
+/* Whether the object behind a format is compressed; the format is without saying so then. */
+static bool ingot_format_compressed(const char **format) {
+  const size_t length = sizeof(INGOT_VARIANT_COMPRESSED) - 1;
+  if (strncmp(*format, INGOT_VARIANT_COMPRESSED, length) != 0) return false;
+  *format += length;
+  return true;
+}
+
 bool ingot_hal_device_runs(const ingot_device_t *device, const char *format, uint64_t features) {
+  (void)ingot_format_compressed(&format);
   return device->format && strcmp(device->format, format) == 0 && !(features & ~device->features);
 }
 
@@ -123,4 +135,36 @@ ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
       "the module has code for %s, which %s this device (%s): compile with %s",
       names[0] ? names : "no variant", is_known ? "use instructions that are not in" : "is not for",
       device->description, options);
+}
+
+ingot_status_t ingot_hal_variant_object(const ingot_allocator_t *allocator,
+                                        const ingot_hal_variant_t *variant, void **out_object,
+                                        size_t *out_length) {
+  const char *format = variant->format;
+  const bool is_compressed = ingot_format_compressed(&format);
+  uint64_t length = variant->length;
+  if (is_compressed) {
+    if (variant->length >= sizeof(length)) memcpy(&length, variant->data, sizeof(length));
+    /* a byte of a block makes 255 bytes at most */
+    if (variant->length < sizeof(length) || length / 255 > variant->length || length > SIZE_MAX) {
+      return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
+                                 "the object of %zu bytes is damaged: it cannot hold %" PRIu64,
+                                 variant->length, length);
+    }
+  }
+  void *object;
+  INGOT_TRY(ingot_allocate(allocator, (size_t)length, &object));
+  const uint8_t *block = (const uint8_t *)variant->data + sizeof(length);
+  if (!is_compressed) {
+    memcpy(object, variant->data, variant->length);
+  } else if (!ingot_lz4_decompress(block, variant->length - sizeof(length), object,
+                                   (size_t)length)) {
+    ingot_release_memory(allocator, object);
+    return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
+                               "the object of %zu bytes is damaged: it is no block of LZ4",
+                               variant->length);
+  }
+  *out_object = object;
+  *out_length = (size_t)length;
+  return NULL;
 }

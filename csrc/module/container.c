@@ -142,6 +142,11 @@ static ingot_status_t take_section(ingot_module_t *module, const ingot_layout_se
       module->objects_length = section->length;
       return NULL;
     case INGOT_SECTION_REGIONS: module->regions_length = section->length; return NULL;
+    case INGOT_SECTION_COMPRESSED_REGIONS: /* only tools decompress them */
+      if (section->length >= sizeof(module->regions_length)) {
+        memcpy(&module->regions_length, data, sizeof(module->regions_length));
+      }
+      return NULL;
     case INGOT_SECTION_METADATA:
       module->metadata = data;
       module->metadata_length = section->length;

@@ -18,7 +18,7 @@ sys.path.insert(0, str(FOLDER.parents[1]))
 from hal import header  # noqa: E402  the package `ingot` is not installed yet
 
 PUBLIC_HEADERS = ("ingot.h", "opencl.h")
-PRIVATE_HEADERS = ("buffer.h", "call.h", "debug.h", "dlpack.h", "record.h", "submit.h")
+PRIVATE_HEADERS = ("buffer.h", "call.h", "debug.h", "dlpack.h", "lz4.h", "record.h", "submit.h")
 
 # Called by C: for every line of the log (`hal/device.py`), every few milliseconds of a call
 # (`runtime/limits.py`), where a debugger stops one (`runtime/debugging.py`), where one calls a

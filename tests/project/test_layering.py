@@ -54,6 +54,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "ingot.hal.errors": ("ingot.hal.header",),
     "ingot.hal.file_cache": (),
     "ingot.hal.file_kind": (),
+    "ingot.hal.lz4": ("ingot.hal.errors", "ingot.hal.native", "ingot.hal.spec"),
     "ingot.hal.masks": ("ingot.hal.errors",),
     "ingot.hal.module_bytes": ("ingot.hal.file_kind",),
     "ingot.hal.options": ("ingot.hal.errors",),
@@ -88,6 +89,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "ingot.compiler.vm": (
         *SPEC,
+        "ingot.hal.lz4",
         COMPILER + "ir",
         COMPILER + "graph",
         COMPILER + "dispatch",

@@ -41,12 +41,14 @@ async function compileRuntime(file) {
   return WebAssembly.compile(await readBytes(new URL(file, import.meta.url)));
 }
 
+const isEqual = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);
+
 export class Host {
   #memory;
   #table;
-  #code = new Map(); // of native code, by its address: what its instance exports
+  #code = []; // native code that there is: its bytes, and what its instance exports
   #libraries = [null]; // by number: those that the runtime has opened
-  #wanted = null; // code that the runtime has asked for in vain
+  #wanted = null; // the bytes of code that the runtime has asked for in vain
   #failed = null; // what the engine threw
   #threads;
   #runtime; // compiled
@@ -205,11 +207,11 @@ export class Host {
     }
   }
 
-  async #load({ data, length }) {
+  async #load(bytes) {
     try {
-      const bytes = this.bytes.slice(data, data + length);
-      const module = await WebAssembly.compile(this.#threads > 1 ? shareMemory(bytes) : bytes);
-      this.#code.set(data, await this.#instantiate(module));
+      const code = this.#threads > 1 ? shareMemory(bytes) : bytes;
+      const module = await WebAssembly.compile(code);
+      this.#code.push({ bytes, exports: await this.#instantiate(module) });
     } catch (error) {
       if (error instanceof IngotError) throw error;
       const code = error instanceof RangeError ? "OutOfMemory" : "DataLoss";
@@ -256,9 +258,10 @@ export class Host {
       features,
       processors,
       open: (data, length) => {
-        const exports = this.#code.get(data >>> 0);
-        if (!exports) this.#wanted = { data: data >>> 0, length: length >>> 0 };
-        return exports ? this.#libraries.push(exports) - 1 : 0;
+        const given = this.bytes.subarray(data >>> 0, (data >>> 0) + (length >>> 0));
+        const found = this.#code.find(({ bytes }) => isEqual(bytes, given));
+        if (!found) this.#wanted = given.slice();
+        return found ? this.#libraries.push(found.exports) - 1 : 0;
       },
       symbol: (library, name) => {
         const found = this.#libraries[library][this.text(name)];

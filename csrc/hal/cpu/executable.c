@@ -48,10 +48,15 @@ static ingot_status_t ingot_cpu_load_library(ingot_hal_cpu_executable_t *executa
                  ingot_hal_cpu_variant(device->features));
   INGOT_TRY(ingot_hal_variant_select(device, description, options, &variant));
   *out_variant_name = variant->name;
-  return ingot_status_prefix(
-      ingot_hal_cpu_library_load(allocator, variant->data, variant->length,
-                                 description->entry_count, &executable->library),
-      "variant '%s'", variant->name);
+  void *object = NULL;
+  size_t length = 0;
+  ingot_status_t status = ingot_hal_variant_object(allocator, variant, &object, &length);
+  if (!status) {
+    status = ingot_hal_cpu_library_load(allocator, object, length, description->entry_count,
+                                        &executable->library);
+  }
+  ingot_release_memory(allocator, object);
+  return ingot_status_prefix(status, "variant '%s'", variant->name);
 #endif
 }
 

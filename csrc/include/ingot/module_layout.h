@@ -6,8 +6,9 @@
  * through cffi from this very text: keep to plain C declarations without includes.
  *
  * A reader refuses a newer major version, and skips section kinds that it does not know. A
- * file has the least version that can say what it holds: 2.2 if it has references, 2.1 if it calls
- * native functions, 2.0 if an argument or result is a sequence or an optional, else 1.1.
+ * file has the least version that can say what it holds: 2.3 if code or graph text of kernels is
+ * compressed, 2.2 if it has references, 2.1 if it calls native functions, 2.0 if an argument or
+ * result is a sequence or an optional, else 1.1.
  * Every reserved field is zero. Strings are offsets into the string section: UTF-8,
  * NUL-terminated; offset 0 is the empty string; the section's last byte is NUL.
  */
@@ -18,7 +19,8 @@
 
 #define INGOT_MODULE_MAGIC "INGOT\r\n\x1a"
 #define INGOT_MODULE_VERSION_MAJOR 2
-#define INGOT_MODULE_VERSION_MINOR 2
+#define INGOT_MODULE_VERSION_MINOR 3
+#define INGOT_MODULE_VERSION_MINOR_OF_REFERENCES 2
 #define INGOT_MODULE_VERSION_MINOR_OF_NATIVES 1
 #define INGOT_MODULE_VERSION_MINOR_OF_LISTS 0
 #define INGOT_MODULE_VERSION_MAJOR_OF_TENSORS 1
@@ -45,6 +47,7 @@
 #define INGOT_SECTION_DEBUG 16 /* bytes for tools, by zlib: compiler/debug_info.py (strippable) */
 #define INGOT_SECTION_NATIVES 17       /* ingot_layout_native_t[]; since version 2.1 */
 #define INGOT_SECTION_VERSIONS 18      /* ingot_layout_version_t[]; earlier readers skip it */
+#define INGOT_SECTION_COMPRESSED_REGIONS 19 /* in place of 13, compressed; since version 2.3 */
 
 typedef struct ingot_layout_header_t {
   uint8_t magic[8];
@@ -156,9 +159,12 @@ typedef struct ingot_layout_entry_t {
   uint32_t binding_count; /* at most INGOT_ENTRY_MAX_BINDINGS */
   uint32_t constant_count;
   uint64_t written; /* bit b: binding b is written */
-  uint64_t region_offset; /* graph text in the region section; length 0 if stripped */
+  uint64_t region_offset; /* graph text in the region section's bytes; length 0 if stripped */
   uint64_t region_length;
 } ingot_layout_entry_t;
+
+/* Compressed bytes are a u64, how many they are, and one block of LZ4. */
+#define INGOT_VARIANT_COMPRESSED "lz4:" /* begins the format of one whose object is; since 2.3 */
 
 typedef struct ingot_layout_variant_t {
   uint32_t format; /* string: "elf-x86_64", "elf-aarch64", "opencl-c", ... */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ingot.compiler.ir import Block, Function, Op, Region, Value
@@ -22,7 +24,7 @@ from ingot.compiler.vm.contents import (
 from ingot.compiler.vm.disassemble import disassemble
 from ingot.compiler.vm.read_module import read_dim, read_module
 from ingot.compiler.vm.strings import StringTable
-from ingot.compiler.vm.write_module import write_module
+from ingot.compiler.vm.write_module import strip_module, write_module
 from ingot.hal.errors import DataLoss, Incompatible, Unsupported
 from ingot.hal.spec import dtype
 from tests.support.assembly import assert_assembles
@@ -93,6 +95,23 @@ def test_contents_read_back_as_written() -> None:
     assert (read.global_count, read.metadata) == (contents.global_count, contents.metadata)
     constants = bytes(read.constants.chunks[0].data)
     assert constants == b"abc" + bytes(61) + bytes(range(10)) + bytes(6)
+
+
+def test_code_and_graph_text_are_compressed_where_that_is_shorter() -> None:
+    contents = hand_written_contents()
+    (executable,) = contents.executables
+    entries = tuple(replace(each, region="add, then mul; " * 50) for each in executable.entries)
+    variants = (replace(executable.variants[0], object=b"\x7fELF" * 500), executable.variants[1])
+    executables = (replace(executable, entries=entries, variants=variants),)
+    data = write_module(replace(contents, executables=executables))
+    assert len(data) < len(write_module(contents)) + 200
+    assert b"lz4:elf-x86_64\0" in data
+    assert b"lz4:e\0" not in data
+    (read,) = read_module(data).executables
+    assert (read.entries, read.variants) == (entries, variants)
+    assert_assembles(data)
+    stripped = read_module(strip_module(data))
+    assert [each.region for each in stripped.executables[0].entries] == ["", ""]
 
 
 def test_same_contents_give_the_same_bytes() -> None:

@@ -253,6 +253,50 @@ TEST(variant_that_the_device_avoids_is_chosen_where_there_is_no_other) {
   ingot_hal_device_release(device);
 }
 
+/* A block without matches behind the object's length. */
+static size_t compressed(uint8_t *out, const test_object_t *object) {
+  const uint64_t length = object->length;
+  uint8_t *at = out + sizeof(length);
+  size_t rest = object->length - 15;
+  memcpy(out, &length, sizeof(length));
+  *at++ = 15 << 4;
+  for (; rest >= 255; rest -= 255) *at++ = 255;
+  *at++ = (uint8_t)rest;
+  memcpy(at, object->data, object->length);
+  return (size_t)(at - out) + object->length;
+}
+
+TEST(compressed_objects_are_loaded_and_damaged_ones_refused) {
+  ingot_device_t *device = NULL;
+  ingot_hal_executable_t *executable = NULL;
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &device));
+  test_object_t object = test_object_build_kernels();
+  uint8_t *data = malloc(object.length * 2);
+  REQUIRE(data);
+  ingot_hal_variant_t variant = {"v1", "lz4:elf-x86_64", 0, data, compressed(data, &object)};
+#if defined(__aarch64__)
+  variant.format = "lz4:elf-aarch64";
+#endif
+  ingot_hal_executable_description_t description = {"k", kernel_descriptions,
+                                                    KERNEL_DESCRIPTION_COUNT, 1, &variant};
+  EXPECT(ingot_hal_device_runs(device, variant.format, 0));
+  EXPECT_OK(ingot_hal_executable_create(device, &description, &executable));
+  ingot_hal_executable_destroy(executable);
+  variant.length--;
+  EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
+                "kernels 'k': variant 'v1': the object of ");
+  variant.length = 7;
+  EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
+                "the object of 7 bytes is damaged: it cannot hold 7");
+  variant.length = 100;
+  memset(data, 255, sizeof(uint64_t));
+  EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
+                "it cannot hold 18446744073709551615");
+  free(data);
+  test_object_free(&object);
+  ingot_hal_device_release(device);
+}
+
 /* -- profiling ------------------------------------------------------------------------------ */
 
 #if defined(__x86_64__)

@@ -1,0 +1,13 @@
+/* Blocks of LZ4: bytes of which those that came before are told by where.
+ */
+#ifndef INGOT_BASE_LZ4_H_
+#define INGOT_BASE_LZ4_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Writes the bytes that a block holds; false: it is damaged, or holds other than `length` bytes,
+ * and what was written is of no use. */
+bool ingot_lz4_decompress(const void *block, size_t block_length, void *out, size_t length);
+
+#endif /* INGOT_BASE_LZ4_H_ */

@@ -26,7 +26,7 @@ LINES = {
     "compiler/ir": 2308,
     "compiler/kernels": 16510,
     "compiler/stream": 1649,
-    "compiler/targets": 4990,
+    "compiler/targets": 4995,
     "compiler/vm": 2642,
     "csrc": 102,
     "csrc/api": 2795,

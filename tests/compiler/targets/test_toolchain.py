@@ -17,6 +17,9 @@ import numpy as np
 import pytest
 
 from ingot.command import main as command
+from ingot.compiler.ir import TensorType
+from ingot.compiler.ir.dims import symbol
+from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.lanes.contraction import lower_contraction
 from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.targets.cpu import c_printer, toolchain
@@ -167,6 +170,26 @@ def test_products_are_compiled_without_searches_that_find_nothing(
     assert linked == (False, False)
     assert {each for each, _ in compiled} == {bool(expected)}
     assert sum(in_words for _, in_words in compiled) == len(expected)  # the product of bytes
+
+
+def test_sums_of_a_tile_stay_in_registers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a layer of T5, whose rows only the call knows."""
+    variant, rows = VARIANTS["x86-64-v4"], (symbol("batch"), symbol("time"))
+    types = [TensorType(dtype("f32"), (*rows, n)) for n in (512, 2048)]
+    weight = TensorType(dtype("f32"), (32, 2048, 16, 1))
+
+    def layer(b: Any, before: Any, x: Any, w: Any) -> Any:
+        return b.op("add", before, b.op("dot_packed", x, w, n=512, dtype=dtype("f32")))
+
+    product = lower_entry(entry([*types, weight], layer), variant.target)
+    monkeypatch.setenv("CC", "gcc")
+    monkeypatch.setattr(toolchain, "GROUP_LENGTH", 1)  # flags are those of a file of products
+    (data,) = toolchain.build_executable({variant: [product]}, Cache(None))
+    path = tmp_path / "kernels.so"
+    path.write_bytes(data)
+    code = subprocess.run(["objdump", "-d", path], capture_output=True, text=True, check=True)
+    assert "vfmadd" in code.stdout
+    assert not re.search(r"vfmadd\w+ +\S*\(%rsp\)", code.stdout)
 
 
 def test_a_changed_kernel_is_compiled_alone_and_gives_the_bytes_of_a_new_build(

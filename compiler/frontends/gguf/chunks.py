@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ingot.compiler.frontends.gguf.configuration import Recurrence
+from ingot.compiler.frontends.gguf.feature_chunks import FeatureChunk
 from ingot.compiler.frontends.gguf.pieces import over_rows, part
+from ingot.compiler.frontends.gguf.triangle import below, inverse, product, share
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
@@ -33,7 +33,6 @@ LENGTH = 32
 """Tokens of a chunk."""
 
 F32 = dtype("f32")
-_LEAST = -60.0  # logarithm of a share: 1e-26, far below the rounding of what it is added to
 
 
 @dataclass(frozen=True)
@@ -56,14 +55,15 @@ def passed(b: Builder, r: Recurrence, steps: Steps, state: Value) -> tuple[Value
     (count, heads, value) = tensor_type(steps.value).shape
     rows = [steps.query, steps.key, steps.value, steps.decay]
     rows += [] if steps.beta is None else [steps.beta]
-    chunks = ceildiv(count, LENGTH)
-    rows = [_padded(b, x, chunks * LENGTH - count) for x in rows]
-    chunk = _Chunk(r)
-    made = b.full(0.0, F32, (chunks * LENGTH, heads, value))
+    chunk = FeatureChunk(r) if r.has_own_decays else _Chunk(r)
+    length = chunk.length
+    chunks = ceildiv(count, length)
+    rows = [_padded(b, x, chunks * length - count) for x in rows]
+    made = b.full(0.0, F32, (chunks * length, heads, value))
 
     def step(inner: Builder, place: Value, before: Sequence[Value]) -> Sequence[Value]:
-        first = inner.value("mul", place, inner.constant(LENGTH, "i64"))
-        own = [_rows(inner, x, first) for x in rows]
+        first = inner.value("mul", place, inner.constant(length, "i64"))
+        own = [_rows(inner, x, first, length) for x in rows]
         state, y = chunk.of(inner, before[0], own)
         zero = inner.constant(0, "i64")
         return [state, inner.value("dynamic_update_slice", before[1], y, first, zero, zero)]
@@ -79,22 +79,16 @@ def _padded(b: Builder, x: Value, rest: Dim) -> Value:
     return b.value("concatenate", x, zeros, axis=0)
 
 
-def _rows(b: Builder, x: Value, first: Value) -> Value:
+def _rows(b: Builder, x: Value, first: Value, length: int) -> Value:
     rest = tensor_type(x).shape[1:]
     zeros = [b.constant(0, "i64")] * len(rest)
-    return b.value("dynamic_slice", x, first, *zeros, sizes=(LENGTH, *rest))
-
-
-def _product(b: Builder, x: Value, y: Value, lhs: int, rhs: int) -> Value:
-    """That of matrices x[batch, ...] and y[batch, ...] over these axes."""
-    return b.value(
-        "dot_general", x, y, lhs_batch=(0,), rhs_batch=(0,), lhs_contract=(lhs,),
-        rhs_contract=(rhs,),
-    )  # fmt: skip
+    return b.value("dynamic_slice", x, first, *zeros, sizes=(length, *rest))
 
 
 class _Chunk:
     """A chunk of tokens. Heads of values stand in groups, each with a head of keys."""
+
+    length = LENGTH
 
     def __init__(self, r: Recurrence) -> None:
         self.r, self.groups, self.heads = r, r.key_heads, r.value_heads
@@ -108,23 +102,23 @@ class _Chunk:
         query, key = (b.value("transpose", x, permutation=(1, 0, 2)) for x in (query, key))
         value, decay = self._by_heads(b, value), self._by_heads(b, decay)
         sums = self._sums(b, decay)  # [heads, i, j]
-        kept = self._share(b, b.value("cumulative", decay, axis=1, kind="add"))  # [heads, i]
-        shares = self._share(b, sums)
+        kept = share(b, b.value("cumulative", decay, axis=1, kind="add"))  # [heads, i]
+        shares = share(b, sums)
         old, *known = self._read(b, [query, key] if beta else [query], state)
         if beta:
             weight = self._by_heads(b, beta[0])
-            mixed = self._weighed(b, _product(b, key, columns, 2, 1), shares, below=True)
+            mixed = self._weighed(b, product(b, key, columns, 2, 1), shares, with_diagonal=False)
             mixed = over_rows("mul", mixed, weight, b)
             value = b.value("sub", value, over_rows("mul", known[0], kept, b))
             value = over_rows("mul", value, weight, b)
-            value = _product(b, self._inverse(b, mixed), value, 2, 1)
-        scores = self._weighed(b, _product(b, query, columns, 2, 1), shares, below=False)
-        y = b.value("add", over_rows("mul", old, kept, b), _product(b, scores, value, 2, 1))
+            value = product(b, inverse(b, mixed), value, 2, 1)
+        scores = self._weighed(b, product(b, query, columns, 2, 1), shares, with_diagonal=True)
+        y = b.value("add", over_rows("mul", old, kept, b), product(b, scores, value, 2, 1))
         heads, length = self.heads, self.r.value_length
         last = part(shares, 1, LENGTH - 1, LENGTH, b)
         last = b.value("reshape", last, shape=(heads, LENGTH))
         added = self._in_groups(b, over_rows("mul", value, last, b))
-        added = _product(b, columns, added, 2, 1)
+        added = product(b, columns, added, 2, 1)
         whole = part(kept, 1, LENGTH - 1, LENGTH, b)
         whole = b.value("reshape", whole, shape=(self.groups, self.each))
         wide = (self.groups, self.r.key_length, self.each, length)
@@ -183,7 +177,7 @@ class _Chunk:
         """What each of rows[groups, LENGTH, key] reads of the state, [heads, LENGTH, value]."""
         length, read = self.r.value_length, list[Value]()
         joined = b.value("concatenate", *rows, axis=1) if len(rows) > 1 else rows[0]
-        y = _product(b, joined, state, 2, 1)
+        y = product(b, joined, state, 2, 1)
         for place in range(len(rows)):
             own = part(y, 1, place * LENGTH, (place + 1) * LENGTH, b)
             own = b.value("reshape", own, shape=(self.groups, LENGTH, self.each, length))
@@ -195,48 +189,13 @@ class _Chunk:
         """Of decay[heads, LENGTH] the sums of j + 1 ... i, [heads, i, j]; 0 above the diagonal."""
         shape = (self.heads, LENGTH, LENGTH)
         wide = b.value("broadcast", decay, shape=shape, dimensions=(0, 1))
-        wide = b.value("select", _below(b, shape), wide, b.full(0.0, F32, shape))
+        wide = b.value("select", below(b, shape), wide, b.full(0.0, F32, shape))
         return b.value("cumulative", wide, axis=1, kind="add")
 
-    def _share(self, b: Builder, sums: Value) -> Value:
-        """exp(sums), or 0 where that is next to nothing: products of subnormal numbers are slow."""
-        type = tensor_type(sums)
-        least, zero = (b.full(x, F32, type.shape) for x in (_LEAST, 0.0))
-        is_much = b.value("compare", sums, least, direction="gt")
-        return b.value("select", is_much, b.value("exp", sums), zero)
-
-    def _weighed(self, b: Builder, x: Value, shares: Value, below: bool) -> Value:
+    def _weighed(self, b: Builder, x: Value, shares: Value, with_diagonal: bool) -> Value:
         """x[groups, i, j] of each head times its shares[heads, i, j], below the diagonal or with
         it; 0 elsewhere."""
         split, shape = (self.groups, self.each, LENGTH, LENGTH), tensor_type(shares).shape
         x = b.value("broadcast", x, shape=split, dimensions=(0, 2, 3))
         x = b.value("mul", b.value("reshape", x, shape=shape), shares)
-        return b.value("select", _below(b, shape, not below), x, b.full(0.0, F32, shape))
-
-    def _inverse(self, b: Builder, x: Value) -> Value:
-        """(I + x)^-1 of x[heads, LENGTH, LENGTH], which is 0 but below the diagonal."""
-        shape, zero = tensor_type(x).shape, b.full(0.0, F32, tensor_type(x).shape)
-        unit = b.constant(np.eye(LENGTH, dtype=np.float32))
-        pairs = b.value("select", _quarters(b, shape, 1), x, zero)
-        made = b.value("sub", b.broadcast_to(unit, shape), pairs)
-        size = 2
-        while size < LENGTH:
-            own = b.value("select", _quarters(b, shape, size), x, zero)
-            added = _product(b, _product(b, made, own, 2, 1), made, 2, 1)
-            made = b.value("sub", made, added)
-            size *= 2
-        return made
-
-
-def _below(b: Builder, shape: tuple[Dim, ...], with_diagonal: bool = False) -> Value:
-    """Whether elements of matrices lie below the diagonal."""
-    i, j = np.indices((LENGTH, LENGTH))
-    mask = b.constant(i >= j if with_diagonal else i > j)
-    return b.value("broadcast", mask, shape=shape, dimensions=(1, 2))
-
-
-def _quarters(b: Builder, shape: tuple[Dim, ...], size: int) -> Value:
-    """Whether elements lie in the lower left quarter of a block of 2 * size on the diagonal."""
-    i, j = np.indices((LENGTH, LENGTH)) // size
-    mask = b.constant((i % 2 == 1) & (j == i - 1))
-    return b.value("broadcast", mask, shape=shape, dimensions=(1, 2))
+        return b.value("select", below(b, shape, with_diagonal), x, b.full(0.0, F32, shape))

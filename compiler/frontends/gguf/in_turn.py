@@ -1,5 +1,5 @@
 """Tokens passed through a state one after another, where each feature of keys has a decay of its
-own: then a chunk of tokens is no product of matrices.
+own: one token, or several of heads of one value, of which a chunk is no product of matrices.
 
     S[k, v] = exp(g[k]) S[k, v] + key[k] d[v],  y[v] = sum of query[k] S[k, v]
 

@@ -7,8 +7,8 @@ Of a state S[heads, key, value] and a token's key, query and value (B, C and x o
 
 where d is the value, or what of it the state does not give for the key yet, times beta. S is read
 once for key and query together, and once to be changed. What tokens have on their own is made for
-all of them at once; several pass by chunks (`chunks.py`), or in turn where features of keys decay
-each by itself (`in_turn.py`).
+all of them at once; several pass by chunks (`chunks.py`), or in turn where heads have one value
+(`in_turn.py`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RecurrentLayer:
         make = self._first_mamba if self.r.rank else make
         make = self._kimi if self.r.has_own_decays else make
         steps, finish = make(x, layer)
-        if self.r.rank or self.r.has_own_decays:
+        if self.r.rank or (self.r.has_own_decays and self.count == 1):
             state, y = passed_in_turn(self.b, self.r, steps, state)
         elif self.count == 1:
             state, y = self._step(steps, state)

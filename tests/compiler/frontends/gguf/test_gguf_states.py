@@ -13,6 +13,7 @@ import ingot
 from ingot.compiler.frontends.gguf import import_gguf
 from ingot.compiler.frontends.gguf.chunks import LENGTH, Steps, passed
 from ingot.compiler.frontends.gguf.configuration import Recurrence
+from ingot.compiler.frontends.gguf.feature_chunks import FeatureChunk
 from ingot.compiler.frontends.gguf.in_turn import passed_in_turn
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.interpreter import interpret
@@ -116,6 +117,34 @@ def test_chunks_are_what_tokens_are_one_by_one(has_beta: bool, takes_turns: bool
         d = value[i] - np.einsum("hk,hkv->hv", k, s) if has_beta else value[i]
         s = s + k[:, :, None] * (d * (beta[i][:, None] if has_beta else 1))[:, None]
         expected[i] = np.einsum("hk,hkv->hv", q, s)
+    for each, wanted in zip(got, (s, expected), strict=True):
+        np.testing.assert_allclose(each, wanted, atol=3e-6 * np.abs(wanted).max())
+
+
+def test_chunks_of_features_that_decay_are_what_tokens_are_one_by_one() -> None:
+    """Equal keys, and features that stay, fade or go at once."""
+    r = Recurrence(True, False, 3, 3, 8, 6, has_own_decays=True)
+    count, random = 2 * FeatureChunk.length + 5, np.random.default_rng(5)
+    query, key = (random.normal(size=(count, 3, 8)).astype(np.float32) for _ in range(2))
+    key[FeatureChunk.length :] = key[FeatureChunk.length]
+    key /= np.linalg.norm(key, axis=-1, keepdims=True)
+    value = random.normal(size=(count, 3, 6)).astype(np.float32)
+    decay = -random.choice([0, 1e-3, 0.3, 40, 200], (count, 3, 8)).astype(np.float32)
+    beta = random.choice([0.5, 1.0], (count, 3)).astype(np.float32)
+    state = random.normal(size=(3, 8, 6)).astype(np.float32)
+    arguments = [query, key, value, decay, beta, state]
+    block = Block([TensorType(dtype("f32"), x.shape) for x in arguments])
+    b, (*rows, last) = Builder(block), block.arguments
+    b.return_(*passed(b, r, Steps(*rows), last))
+    module = Module()
+    module.add(Function("main", Region([block]), list("qkvdbs"), ["state", "y"]))
+    got = interpret(module, "main", arguments, {}, {})
+    expected, s = np.zeros((count, 3, 6)), state.astype(np.float64)
+    for i in range(count):
+        s = s * np.exp(decay[i].astype(np.float64))[..., None]
+        d = (value[i] - np.einsum("hk,hkv->hv", key[i], s)) * beta[i][:, None]
+        s = s + key[i][..., None] * d[:, None]
+        expected[i] = np.einsum("hk,hkv->hv", query[i], s)
     for each, wanted in zip(got, (s, expected), strict=True):
         np.testing.assert_allclose(each, wanted, atol=3e-6 * np.abs(wanted).max())
 

@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
     "compiler/dispatch": 2265,
-    "compiler/frontends": 42450,
+    "compiler/frontends": 42680,
     "compiler/graph": 11380,
     "compiler/ir": 2308,
     "compiler/kernels": 16510,
@@ -40,14 +40,14 @@ LINES = {
     "runtime": 3260,
     "python/ingot": 4160,
     "python/ingot/explorer": 1900,
-    "python/ingot/language": 2020,
+    "python/ingot/language": 2070,
     "python/ingot/onnxruntime": 1660,
     "python/ingot/quantizing": 1315,
     "benchmarks": 2675,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 127400
+IN_ALL = 127900
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

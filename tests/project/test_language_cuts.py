@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tokenizers
 
+import ingot
 from ingot.language.tokenizer import _SPLITS, FileTokenizer
 from tests.support.cut_texts import CUT, PIECES, texts_to_cut
 
@@ -24,6 +25,20 @@ def test_texts_are_cut_as_by_llama_cpp(name: str) -> None:
     tokenizer = FileTokenizer({f"tokenizer.ggml.{key}": value for key, value in keys.items()})
     ids = [id for text in texts_to_cut(60) for id in (*tokenizer.encode(text), -1)]
     assert ids == EXPECTED[name].tolist()
+
+
+def test_the_longest_tokens_are_those_of_llama_cpp() -> None:
+    with np.load(PIECES) as found:
+        keys, expected = json.loads(str(found["rwkv keys"])), found["rwkv"].tolist()
+    keys = {f"tokenizer.{key}": value for key, value in keys.items()}
+    tokenizer, texts = FileTokenizer(keys), texts_to_cut(60)
+    assert [id for text in texts for id in (*tokenizer.whole(text), -1)] == expected
+    assert [tokenizer.decode(tokenizer.encode(text)) for text in texts] == texts
+    keys["tokenizer.ggml.tokens"] = ["<s>", "a", "ab"]
+    keys["tokenizer.ggml.token_type"] = [3, 1, 1]
+    assert FileTokenizer(keys).encode("aba") == [2, 1]
+    with pytest.raises(ingot.InvalidArgument, match="no token for the byte 0x62"):
+        FileTokenizer(keys).encode("aab" + "b")
 
 
 @pytest.mark.parametrize("kind", ["bert", "t5"])

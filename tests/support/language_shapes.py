@@ -58,6 +58,7 @@ class Shape:
     def is_centered(self) -> bool:
         """Whether norms are those of LayerNorm."""
         others = ("command-r", "cohere2", "stablelm", "starcoder2", "neo-bert", *GPT)
+        others += ("rwkv6", "rwkv7")
         return (self.architecture in others) != ("bert" in self.architecture.split("-"))
 
     @property
@@ -244,6 +245,41 @@ _OWN_LENGTHS = {
         "attn_q_norm": (16,), "attn_k_norm": (16,),
     }.items()
 }  # fmt: skip
+_RWKV = {
+    "wkv.head_size": 16, "attention.head_count": 0, "time_mix_extra_dim": 8,
+    "time_decay_extra_dim": 12, "attention.decay_lora_rank": 12, "attention.iclr_lora_rank": 8,
+    "attention.value_residual_mix_lora_rank": 4, "attention.gate_lora_rank": 16,
+}  # fmt: skip
+_NO_HEADS = dict.fromkeys((*QKV, "attn_output"))
+
+
+def _square(width: int) -> dict[str, tuple[int, ...] | None]:
+    kinds = ("receptance", "key", "value", "output")
+    return {f"time_mix_{kind}": (width, width) for kind in kinds}
+
+
+def _mixed(width: int) -> dict[str, tuple[int, ...] | None]:
+    """What layers of RWKV have beside a state."""
+    lines = ("attn_norm.bias", "attn_norm_2", "attn_norm_2.bias", "time_mix_ln", "time_mix_ln.bias")
+    lines += ("output_norm.bias/", "token_embd_norm.weight/", "token_embd_norm.bias/")
+    return dict.fromkeys(("ffn_norm", "ffn_gate", "ffn_up", "ffn_down")) | {
+        **dict.fromkeys(lines, (width,)), "channel_mix_lerp_k": (1, 1, width),
+        "channel_mix_key": (96, width), "channel_mix_value": (width, 96),
+    }  # fmt: skip
+
+
+_RWKV_6 = _NO_HEADS | _square(64) | {
+    "time_mix_w1": (40, 64), "time_mix_w2": (5, 64, 8), "time_mix_lerp_x": (1, 1, 64),
+    "time_mix_lerp_fused": (5, 1, 1, 64), "time_mix_gate": (64, 64), "time_mix_decay": (64,),
+    "time_mix_decay_w1": (12, 64), "time_mix_decay_w2": (64, 12),
+}  # fmt: skip
+# llama.cpp reads past heads of RWKV 7 that are shorter than 64.
+_RWKV_7 = _NO_HEADS | _square(128) | {
+    f"time_mix_{kind}": (128,) for kind in ("w0", "a0", "v0", "k_k", "k_a", "r_k")
+} | {
+    f"time_mix_{kind}{number}": (rank, 128) if number == 1 else (128, rank)
+    for kind, rank in (("w", 12), ("a", 8), ("v", 4)) for number in (1, 2)
+} | {"0.time_mix_v1": (8, 128), "0.time_mix_v2": (128, 8)}  # fmt: skip
 UNDEFINED = {
     "qwen3next": Shape("qwen3next", layers=4, rope_length=4, experts=6, chosen=3, feed=32,
         shared=32, metadata=_STATES),
@@ -353,6 +389,23 @@ UNDEFINED = {
             part: dims for part, dims in _MAMBA_2.items() if part != "ssm_norm"
         } | {"ffn_norm": None, "blk.0.ffn_norm/": (64,), "blk.1.ffn_norm/": (64,)},
         metadata=_STATES_OF_128),
+    "rwkv6": Shape("rwkv6", kv_heads=0, metadata=_RWKV | {"rescale_every_n_layers": 2},
+        own=_RWKV_6 | _mixed(64) | {
+            "channel_mix_lerp_r": (1, 1, 64), "channel_mix_receptance": (64, 64),
+            "time_mix_first": (4, 16),
+        }),
+    "rwkv6qwen2": Shape("rwkv6qwen2", metadata=_RWKV | {"token_shift_count": 1}, own=_RWKV_6 | {
+        "time_mix_key": (32, 64), "time_mix_value": (32, 64), "time_mix_key.bias": (32,),
+        "time_mix_value.bias": (32,), "time_mix_receptance.bias": (64,),
+    }),
+    "rwkv7": Shape("rwkv7", width=128, kv_heads=0, metadata=_RWKV | {"wkv.head_size": 64},
+        own=_RWKV_7 | _mixed(128) | {
+            "time_mix_g1": (16, 128), "time_mix_g2": (128, 16),
+            "time_mix_lerp_fused": (6, 1, 1, 128),
+        }),
+    "arwkv7": Shape("arwkv7", width=128, kv_heads=0, metadata=_RWKV | {
+            "wkv.head_size": 64, "token_shift_count": 1,
+        }, own=_RWKV_7 | {"time_mix_lerp_fused": (5, 1, 1, 128)}),
     "mistral4": Shape("mistral4", layers=3, dense=1, experts=6, chosen=3, feed=32, shared=32,
         kv_heads=1, head_length=40, rope_length=8, rank=32, query_rank=24, metadata={
             "expert_weights_norm": True, "attention.temperature_scale": 0.1,

@@ -18,7 +18,7 @@ class Architecture:
     # Which layers there are.
     has_single_parts: bool = False  # a layer is attention, has a state, or is a network
     has_both: bool = False  # a layer has a state beside attention
-    recurrence: str = ""  # of other layers: delta, delta in turns, kimi, mamba or mamba 1
+    recurrence: str = ""  # of other layers: delta (in turns), kimi, mamba, mamba 1, rwkv 6 or 7
     is_parallel: bool = False  # both read the tokens, by one norm or two, and are added together
     is_encoder: bool = False  # tokens see all of their text, and become a vector together
 
@@ -81,6 +81,11 @@ class Architecture:
     has_paired_gates: bool = False  # rows of gate and up of joined experts take turns
     has_products_in_columns: bool = False  # weights of products lie as [k, length]
     has_experts_in_columns: bool = False  # joined weights of experts lie as [experts, k, length]
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether layers are those of RWKV, which read each token beside the one before it."""
+        return self.recurrence.startswith("rwkv")
 
 
 _GRANITE = Architecture(is_interleaved=True, divides_logits=True, tells_rotation=True)
@@ -212,6 +217,10 @@ ARCHITECTURES = {
     "mamba": Architecture(recurrence="mamba 1", has_single_parts=True),
     "jamba": Architecture(recurrence="mamba 1", still_period=1, normalizes_shares=False),
     "mamba2": Architecture(recurrence="mamba", has_single_parts=True),
+    "rwkv6": Architecture(recurrence="rwkv 6", is_centered=True, network_norm="attn_norm_2"),
+    "rwkv6qwen2": Architecture(recurrence="rwkv 6"),
+    "rwkv7": Architecture(recurrence="rwkv 7", is_centered=True, network_norm="attn_norm_2"),
+    "arwkv7": Architecture(recurrence="rwkv 7"),
     "falcon-h1": Architecture(recurrence="mamba", has_both=True),
     "bitnet": Architecture(),
     "hunyuan-dense": Architecture(turns_first=True),

@@ -101,11 +101,12 @@ class Cache:
         """What it has made of these, too."""
         self.caches[self._first[-1] + self.c.recurrent.index(layer)] = state
 
-    def before(self, x: Value, layer: int) -> list[Value]:
-        """x[count, length] of a convolution is put into the cache; what it is of the tokens one,
-        two, ... places before each, [count, length], zeros where there are none."""
+    def before(self, x: Value, layer: int, kind: str = "rows") -> list[Value]:
+        """x[count, length] of a convolution, or of what `kind` names, is put into the cache; what
+        it is of the tokens one, two, ... places before each, [count, length], zeros where there
+        are none."""
         (count, length) = tensor_type(x).shape
-        place = self._first[layer] + list(self.c.cached(layer)).index("rows")
+        place = self._first[layer] + list(self.c.cached(layer)).index(kind)
         x = self.local.b.value("reshape", x, shape=(count, 1, length))
         self.caches[place], pages = self.local.put(self.caches[place], x)
         return [self.local.before(pages, distance) for distance in range(1, self.c.window)]

@@ -94,11 +94,13 @@ class Recurrence:
     epsilon: float = 0.0
     has_own_decays: bool = False  # of features of keys, under the delta rule
 
+    shifts: bool = False  # no convolution: layers read each token beside the one before it
+
     @property
     def rows(self) -> int:
         """Features under the convolution."""
-        if self.rank:
-            return self.value_heads
+        if self.rank or self.shifts:
+            return self.value_heads * self.value_length
         return 2 * self.key_heads * self.key_length + self.value_heads * self.value_length
 
     @property
@@ -157,6 +159,8 @@ class Configuration:
     streams: int  # versions of a token's numbers that go through the layers
     swiglu_alpha: float  # of swiglu_oai: what gates are multiplied by under the logistic
     swiglu_limit: float  # and the greatest magnitude in front of it
+    has_feed_rows: bool  # networks read each token beside the one before it, too
+    halving_period: int  # behind each of so many layers numbers are halved; 0: they are not
     pooling: str  # how tokens become a vector: mean, first or last; none: they have logits
     is_causal: bool  # tokens see none behind them
     sketched: tuple[int, ...] = ()  # the layers that are built; without any all
@@ -173,6 +177,8 @@ class Configuration:
         heads, rows = self.attention[layer], dict[str, tuple[int, int]]()
         if self.convolved[layer]:
             rows = {"rows": (1, self.recurrence.rows if self.recurrence else self.width)}
+            if self.has_feed_rows:
+                rows["feed_rows"] = rows["rows"]
             if not self.architecture.has_both:
                 return rows
         length = heads.key_length + (SLOPED if self.has_sloped_keys else 0)
@@ -185,6 +191,8 @@ class Configuration:
         shared = [layer for layer, source in enumerate(self.sources) if layer != source]
         parts = ("attn_k", "attn_v", "attn_k_norm")
         heads = ["output.weight", "output.bias"] if self.pooling else []
+        if self.recurrence and self.recurrence.shifts:  # the first layer has no value before it
+            heads += [f"blk.0.time_mix_v{number}.weight" for number in range(3)]
         return [*heads, *(f"blk.{layer}.{part}.weight" for layer in shared for part in parts)]
 
     @property
@@ -203,7 +211,7 @@ class Configuration:
 
     def is_local(self, layer: int, part: str) -> bool:
         """Whether a cache of it holds the last positions only."""
-        return part == "rows" or self.windows[layer]
+        return part.endswith("rows") or self.windows[layer]
 
 
 def read_configuration(file: Gguf) -> Configuration:
@@ -315,8 +323,10 @@ def _groups(keys: Keys, architecture: Architecture, experts: int, chosen: int) -
     return Groups(count, used, best)
 
 
-def _taps(keys: Keys, is_needed: bool) -> int:
+def _taps(keys: Keys, architecture: Architecture, is_needed: bool) -> int:
     """The tokens that a convolution sees; 0: there is none."""
+    if architecture.is_shifted:
+        return 2
     key = next((each for each in TAPS if keys.has(each)), TAPS[0])
     taps = keys.size(key, 0)
     if taps > _MOST_TAPS or (is_needed and not taps):
@@ -331,6 +341,13 @@ def _recurrence(keys: Keys, kind: str) -> Recurrence | None:
     """What follows convolutions, if something does."""
     if not kind:
         return None
+    if kind.startswith("rwkv"):
+        width, length = keys.size("embedding_length"), keys.size("wkv.head_size")
+        heads = max(width // length, 1)
+        kept = keys.size("attention.head_count_kv", 0) or heads
+        if heads * length != width or heads % kept:
+            keys.problems.append(f"{width} features are no heads of {length} in {kept} groups")
+        return Recurrence(kind == "rwkv 7", False, kept, heads, length, length, shifts=True)
     if kind == "kimi":
         heads, length = keys.size("attention.head_count"), keys.size("kda.head_dim")
         heads = keys.size("kda.head_count", heads)
@@ -380,7 +397,7 @@ class _Attention:
 def _attention(
     keys: Keys, architecture: Architecture, windows: Sequence[bool], width: int, context: int
 ) -> _Attention:
-    layers, has_none = len(windows), architecture.recurrence and has_states_only(keys)
+    layers, has_none = len(windows), has_states_only(keys, architecture)
     heads = 1 if has_none else keys.size("attention.head_count")
     if heads > _MOST_HEADS:
         keys.problems.append(
@@ -483,6 +500,7 @@ def _factors(
             "attention.temperature_length",
             architecture.temperature_length or original,
         ),
+        "halving_period": keys.size("rescale_every_n_layers", 0),
         "swiglu_alpha": keys.number("swiglu_alpha", 1.702),
         "swiglu_limit": keys.number("swiglu_limit", 7.0),
     }
@@ -514,7 +532,7 @@ def _read(
     experts, chosen = _experts(keys)
     feed = max(feeds_of_layers(keys, len(windows)), default=0)
     epsilon = "layer_norm_epsilon" if architecture.is_centered else "layer_norm_rms_epsilon"
-    taps = _taps(keys, any(convolved))
+    taps = _taps(keys, architecture, any(convolved))
     has_units = architecture.has_unit_heads and experts != _MOST_EXPERTS
     return Configuration(
         name=keys.prefix,
@@ -551,6 +569,7 @@ def _read(
         thresholds=numbers_of_layers(keys, "activation_sparsity_scale", len(windows)),
         curves=_curves(keys, architecture, len(windows)),
         **_inputs(keys),
+        has_feed_rows=architecture.is_shifted and keys.size("token_shift_count", 2) == 2,
         pooling=_pooling(keys, architecture),
         is_causal=keys.flag("attention.causal", not architecture.is_encoder),
         slopes=_slopes(keys, architecture, attention.heads, len(windows)),

@@ -9,7 +9,7 @@ key). g is `decay`, or `decay` of the head times its `rates`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ingot.compiler.frontends.gguf.chunks import Steps
@@ -18,32 +18,47 @@ from ingot.compiler.frontends.gguf.pieces import over_rows
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import counted_loop
 from ingot.compiler.ir import Value
+from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
-__all__ = ["passed_in_turn"]
+__all__ = ["each_in_turn", "passed_in_turn"]
 
 F32 = dtype("f32")
+Step = Callable[[Builder, Sequence[Value], Value], tuple[Value, Value]]
 
 
 def passed_in_turn(b: Builder, r: Recurrence, steps: Steps, state: Value) -> tuple[Value, Value]:
     """The state[heads, key, value] behind all tokens, and what they read, [count, heads, value]."""
-    (count, heads, value) = tensor_type(steps.value).shape
+    (_, heads, value) = tensor_type(steps.value).shape
     rows = [steps.query, steps.key, steps.value, steps.decay]
     rows += [] if steps.beta is None else [steps.beta]
 
-    def step(inner: Builder, place: Value, before: Sequence[Value]) -> Sequence[Value]:
-        zero = inner.constant(0, "i64")
-        query, key, value, decay, *beta = (_row(inner, x, place) for x in rows)
-        own = replace(
-            steps, query=query, key=key, value=value, decay=decay, beta=beta[0] if beta else None
-        )
-        state, y = _stepped(inner, r, own, before[0])
-        return [state, inner.value("dynamic_update_slice", before[1], y, place, zero, zero)]
+    def step(inner: Builder, own: Sequence[Value], state: Value) -> tuple[Value, Value]:
+        query, key, value, decay, *beta = own
+        parts = {"query": query, "key": key, "value": value, "decay": decay}
+        one = replace(steps, **parts, beta=beta[0] if beta else None)
+        return _stepped(inner, r, one, state)
 
+    return each_in_turn(b, rows, state, step, (heads, value))
+
+
+def each_in_turn(
+    b: Builder, rows: Sequence[Value], state: Value, step: Step, shape: Sequence[Dim]
+) -> tuple[Value, Value]:
+    """The state behind all tokens, and what they read, [count, *shape]. `step` takes what a token
+    has of each of `rows`, [1, ...], and the state; it gives that behind the token, and what it
+    reads, [1, *shape]."""
+    count = tensor_type(rows[0]).shape[0]
     if count == 1:
-        return _stepped(b, r, steps, state)
-    made = b.full(0.0, F32, (count, heads, value))
-    last, y = counted_loop(b, b.number(count, dtype("i64")), [state, made], step)
+        return step(b, rows, state)
+
+    def body(inner: Builder, place: Value, before: Sequence[Value]) -> Sequence[Value]:
+        zeros = [inner.constant(0, "i64")] * len(shape)
+        state, y = step(inner, [_row(inner, x, place) for x in rows], before[0])
+        return [state, inner.value("dynamic_update_slice", before[1], y, place, *zeros)]
+
+    made = b.full(0.0, F32, (count, *shape))
+    last, y = counted_loop(b, b.number(count, dtype("i64")), [state, made], body)
     return last, y
 
 

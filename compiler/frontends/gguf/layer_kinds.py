@@ -38,7 +38,7 @@ def kinds_of_layers(
     if convolved is None and architecture.recurrence.startswith("delta"):
         period = keys.size("full_attention_interval", 4)
         convolved = [(layer + 1) % period > 0 for layer in range(layers)]
-    elif architecture.has_both or (architecture.recurrence and has_states_only(keys)):
+    elif architecture.has_both or has_states_only(keys, architecture):
         convolved = [True] * layers
     elif convolved is None:
         convolved = [each == 0 for each in heads_of_keys(keys, layers)]
@@ -46,7 +46,7 @@ def kinds_of_layers(
         feeds = feeds_of_layers(keys, layers) if architecture.has_single_parts else [0] * layers
         networks = [is_left and feed > 0 for is_left, feed in zip(convolved, feeds, strict=True)]
     convolved = [each and not n for each, n in zip(convolved, networks, strict=True)]
-    if any(keys.size(key, 0) for key in TAPS):
+    if architecture.is_shifted or any(keys.size(key, 0) for key in TAPS):
         windows = (False,) * layers if architecture.has_both else tuple(convolved)
         is_still = architecture.still_period == 1
         rotated = rotated or [not (each or is_still) for each in windows]
@@ -79,9 +79,10 @@ def _flags(keys: Keys, key: str, layers: int) -> list[bool]:
     return [False] * layers
 
 
-def has_states_only(keys: Keys) -> bool:
+def has_states_only(keys: Keys, architecture: Architecture) -> bool:
     heads = keys.value("attention.head_count", None)
-    return type(heads) is int and heads == 0
+    is_none = type(heads) is int and heads == 0
+    return architecture.is_shifted or (architecture.recurrence != "" and is_none)
 
 
 def heads_of_keys(keys: Keys, layers: int) -> Sequence[int]:

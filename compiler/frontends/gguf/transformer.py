@@ -18,6 +18,7 @@ from ingot.compiler.frontends.gguf.latent import LatentAttention
 from ingot.compiler.frontends.gguf.layer_inputs import LayerInputs
 from ingot.compiler.frontends.gguf.pieces import capped, over_rows, part, times
 from ingot.compiler.frontends.gguf.recurrent import RecurrentLayer
+from ingot.compiler.frontends.gguf.rwkv import Rwkv
 from ingot.compiler.frontends.gguf.streams import Streams
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
@@ -65,6 +66,8 @@ class Transformer:
             x = self._norm(x, "token_embd_norm")
         if self.c.layer_input:
             self.inputs = LayerInputs(self.c, self.weights, self._norm, ids, x)
+        if self.c.recurrence is not None and self.c.recurrence.shifts:
+            self.rwkv = Rwkv(self.c, self.c.recurrence, self.weights, cache)
         x = self._through_layers(x, rows)
         if self.c.architecture.norms_sums:
             return x
@@ -122,7 +125,8 @@ class Transformer:
         if architecture.norms_sums:
             return self._normed_sums(x, layer)
         first = f"{name}.attn_norm_2"
-        first = first if f"{first}.weight" in self.weights else f"{name}.attn_norm"
+        is_there = f"{first}.weight" in self.weights and architecture.network_norm != "attn_norm_2"
+        first = first if is_there else f"{name}.attn_norm"
         is_normed = architecture.starts_normed and layer == 0
         has_norm = architecture.has_norms_before and not is_normed
         normed = self._norm(x, first) if has_norm else x
@@ -145,12 +149,17 @@ class Transformer:
             normed = self._norm(x, front) if architecture.has_norms_before else x
         elif f"{front}.weight" in self.weights:
             normed = self._norm(before, front)
-        y = feed_forward(self.c, self.weights, normed, layer, self._norm)
+        if self.c.has_feed_rows:
+            y = self.rwkv.channel_mix(normed, layer)
+        else:
+            y = feed_forward(self.c, self.weights, normed, layer, self._norm)
         if f"{name}.pre_ffw_norm_2.weight" in self.weights:
             y = self._beside_experts(x, y, name)
         x = self._added(x, y, f"{name}.post_ffw_norm", front)
         if self.c.layer_input and self.c.streams == 1:
             x = self.b.value("add", x, self.inputs.made(x, layer))
+        if self.c.halving_period and (layer + 1) % self.c.halving_period == 0:
+            x = self._times(x, 0.5)
         if f"{name}.layer_output_scale.weight" in self.weights:
             scale = self.weights.vector(f"{name}.layer_output_scale.weight", 1)
             scale = self._reshaped(scale)
@@ -267,6 +276,8 @@ class Transformer:
         """A layer with a state."""
         r = self.c.recurrence
         assert r is not None
+        if r.shifts:
+            return self.rwkv.time_mix(x, layer)
         made = RecurrentLayer(self.c, r, self.weights, f"blk.{layer}", self._norm, self._convolved)
         return made.of(x, self.cache, layer)
 

@@ -1,23 +1,28 @@
-"""Tokenizers of GGUF files whose pieces are chosen of a whole word at once: those of BERT, and of
-SentencePiece's unigrams."""
+"""Tokenizers of GGUF files without merges: pieces of words of BERT, unigrams of SentencePiece, and
+the longest tokens of RWKV."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from ingot.hal.errors import InvalidArgument
 from ingot.language.package import package
+from ingot.language.text_stream import LETTERS
 
-__all__ = ["MARK", "unigrams", "word_pieces"]
+__all__ = ["MARK", "longest_tokens", "unigrams", "word_pieces"]
 
 MARK = "\u2581"
 """SentencePiece's space."""
 
 _SPECIAL = re.compile(r"\[.*\]", re.DOTALL)
 _BYTE = 6  # type of a token
+_ESCAPED = re.compile(rb"\\x([0-9a-fA-F]{2})|\\(.)", re.DOTALL)
+_SHORT = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
 def word_pieces(key: Callable[..., Any], texts: Sequence[str]) -> Any:
@@ -61,3 +66,61 @@ def unigrams(key: Callable[..., Any], texts: Sequence[str]) -> Any:
     result.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(**options)
     result.decoder = tokenizers.decoders.Metaspace(**options)
     return result
+
+
+def longest_tokens(key: Callable[..., Any], texts: Sequence[str]) -> Any:
+    """At each place of a text's bytes the longest token."""
+    return _Longest([_unescaped(text) for text in texts])
+
+
+def _unescaped(text: str) -> bytes:
+    """The bytes of a token, which files have as Python shows them."""
+
+    def one(match: re.Match[bytes]) -> bytes:
+        code, letter = match.groups()
+        return bytes([int(code, 16)]) if code else _SHORT.get(letter, letter)
+
+    return _ESCAPED.sub(one, text.encode())
+
+
+class _Longest:
+    """What `tokenizers` has no model for; all but `encode` is its own."""
+
+    def __init__(self, tokens: Sequence[bytes]) -> None:
+        tokenizers = package("tokenizers")
+        letters = {byte: letter for letter, byte in LETTERS.items()}
+        vocabulary = {"".join(letters[x] for x in token): id for id, token in enumerate(tokens)}
+        unknown = next(iter(vocabulary), "")
+        self._made = tokenizers.Tokenizer(
+            tokenizers.models.WordPiece(vocabulary, unk_token=unknown)
+        )
+        self._made.decoder = tokenizers.decoders.ByteLevel()
+        self._tokens = tokens
+        self._ids = {token: id for id, token in enumerate(tokens) if token}
+        self._lengths: dict[bytes, list[int]] = {}  # of tokens that begin with a byte
+        for token in self._ids:
+            self._lengths.setdefault(token[:1], []).append(len(token))
+        for begin, lengths in self._lengths.items():
+            self._lengths[begin] = sorted({*lengths}, reverse=True)
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> Any:
+        """The tokens of a text. InvalidArgument: there is none for a byte of it."""
+        data, place, ids = text.encode(), 0, list[int]()
+        while place < len(data):
+            lengths = self._lengths.get(data[place : place + 1], ())
+            id = next(
+                (
+                    self._ids[part]
+                    for n in lengths
+                    if (part := data[place : place + n]) in self._ids
+                ),
+                None,
+            )
+            if id is None:
+                raise InvalidArgument(f"the tokenizer has no token for the byte {data[place]:#04x}")
+            ids.append(id)
+            place += len(self._tokens[id])
+        return SimpleNamespace(ids=ids)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._made, name)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ingot.language.package import package, whole
 
-__all__ = ["TextStream"]
+__all__ = ["LETTERS", "TextStream"]
 
 _BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 
@@ -28,7 +28,7 @@ def _byte_letters() -> dict[str, int]:
     return letters | {chr(256 + place): byte for place, byte in enumerate(others)}
 
 
-_LETTERS = _byte_letters()
+LETTERS = _byte_letters()
 
 
 class TextStream:
@@ -113,6 +113,6 @@ def _is_stripping(step: Mapping[str, Any]) -> bool:
 def _of_letters(token: str) -> bytes:
     """The bytes of a token; one with other letters is a text."""
     try:
-        return bytes(_LETTERS[letter] for letter in token)
+        return bytes(LETTERS[letter] for letter in token)
     except KeyError:
         return token.encode()

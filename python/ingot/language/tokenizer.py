@@ -2,9 +2,9 @@
 the files in its folder.
 
 Of GGUF byte-level BPE with merges (`gpt2`), pieces of SentencePiece with scores (`llama`), whose
-merges follow from the scores, such pieces with merges (`gemma4`), its unigrams (`t5`), and pieces
-of words (`bert`). Needs the package tokenizers, and for conversations jinja2, in which files write
-how they look.
+merges follow from the scores, such pieces with merges (`gemma4`), its unigrams (`t5`), pieces of
+words (`bert`), and the longest tokens (`rwkv`). Needs the package tokenizers, and for
+conversations jinja2, in which files write how they look.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ from typing import Any
 
 from ingot.hal.errors import DataLoss, InvalidArgument, NotFound, Unsupported
 from ingot.language.package import package, whole
-from ingot.language.piece_tokenizers import MARK, unigrams, word_pieces
+from ingot.language.piece_tokenizers import (
+    MARK,
+    longest_tokens,
+    unigrams,
+    word_pieces,
+)
 from ingot.language.template import render
-from ingot.language.text_stream import TextStream
+from ingot.language.text_stream import LETTERS, TextStream
 
 __all__ = ["FileTokenizer", "Tokenizer", "ends_of"]
 
@@ -331,12 +336,8 @@ class FileTokenizer(Tokenizer):
         """Bytes that no token of a byte-level tokenizer stands for."""
         if self._key("model") != "gpt2":
             return frozenset()
-        printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-        others = [byte for byte in range(256) if byte not in printed]
-        letters = {byte: chr(byte) for byte in printed}
-        letters |= {byte: chr(256 + place) for place, byte in enumerate(others)}
         known = set(self.texts)
-        return frozenset(byte for byte, letter in letters.items() if letter not in known)
+        return frozenset(byte for letter, byte in LETTERS.items() if letter not in known)
 
     def _add_own(self, added: Any) -> None:
         """Tell which tokens texts have as a whole."""
@@ -479,6 +480,7 @@ _KINDS = {
     "gemma4": _marked_spaces,
     "bert": word_pieces,
     "t5": unigrams,
+    "rwkv": longest_tokens,
 }
 _NEEDED = {"gpt2": ("merges",), "gemma4": ("merges",), "llama": ("scores",), "t5": ("scores",)}
 """What files have for these kinds beside their tokens."""

@@ -104,10 +104,20 @@ def _unigrams() -> dict[str, Any]:
             "ggml.token_type": [3, 3, 2] + [1] * (len(texts) - 3)}  # fmt: skip
 
 
+def _longest() -> dict[str, Any]:
+    """Tokens as RWKV has them: all bytes, and parts of texts, as Python shows them."""
+    parts = [text[i : i + 5].encode() for text in texts_to_cut(40) for i in range(0, len(text), 3)]
+    tokens = [b"<s>", *(bytes([byte]) for byte in range(256)), *dict.fromkeys(parts)]
+    tokens = [token for token in dict.fromkeys(tokens) if b"\0" not in token or len(token) == 1]
+    return {"ggml.model": "rwkv", "ggml.tokens": [repr(token)[2:-1] for token in tokens],
+            "ggml.token_type": [3] + [1] * (len(tokens) - 1), "ggml.eos_token_id": 0,
+            "ggml.token_type_count": 2}  # fmt: skip
+
+
 def _in_pieces(path: Path) -> dict[str, Any]:
-    """The keys of both tokenizers, as JSON, and the ids of texts, by their kind."""
+    """The keys of tokenizers, as JSON, and the ids of texts, by their kind."""
     found = {}
-    for keys in (_word_pieces(), _unigrams()):
+    for keys in (_word_pieces(), _unigrams(), _longest()):
         write_model(path, Shape("bert", vocabulary=4), tokenizer={**keys, "ggml.pre": "default"})
         model, kind = llama_cpp.Llama(str(path), verbose=False, vocab_only=True), keys["ggml.model"]
         ids = [model.tokenize(text.encode(), special=False) for text in texts_to_cut(60)]

@@ -22,7 +22,7 @@ from ingot.hal.gguf import Gguf
 from ingot.hal.spec import dtype
 from tests.support.language import IDS, KEYS, PEER_SHAPES, write_model
 
-STATES = ("qwen3next", "qwen35moe", "granitehybrid", "nemotron_h experts", "jamba")
+STATES = ("qwen3next", "qwen35moe", "granitehybrid", "nemotron_h experts", "jamba", "rwkv7")
 
 
 def _expected(name: str) -> Any:

@@ -24,7 +24,7 @@ LINES = {
     "compiler/frontends": 42680,
     "compiler/graph": 11380,
     "compiler/ir": 2308,
-    "compiler/kernels": 16510,
+    "compiler/kernels": 16580,
     "compiler/stream": 1649,
     "compiler/targets": 4995,
     "compiler/vm": 2642,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 127900
+IN_ALL = 127980
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -142,19 +142,24 @@ def test_heads_are_transposed_views(target, s: Dim) -> None:
 
 
 @pytest.mark.parametrize(
-    ("m", "heads", "mask"),
+    ("m", "heads", "keys", "mask"),
     [
-        (symbol("m"), 6, "heads"),
-        (symbol("m"), 18, "rows"),  # more heads share keys than are few
-        (1, 6, "all"),
-        (1, 18, "keys"),
-        (2, 6, "none"),
+        (symbol("m"), 6, 2, "heads"),
+        (symbol("m"), 18, 2, "rows"),  # more heads share keys than are few
+        (1, 6, 2, "all"),
+        (1, 18, 2, "keys"),
+        (1, 40, 2, "heads"),  # more than meet keys at once
+        (1, 37, 1, "heads"),  # in parts, of which the last is shorter
+        (symbol("m"), 7, 1, "keys"),
+        (2, 6, 2, "none"),
     ],
 )
 @on_every_target
-def test_neighbours_of_queries_share_heads(target, m: Dim, heads: int, mask: str) -> None:
+def test_neighbours_of_queries_share_heads(
+    target, m: Dim, heads: int, keys: int, mask: str
+) -> None:
     batch, n = symbol("b"), symbol("n")
-    types = [f32(2 * batch, heads, m, 16), f32(batch, 2, n, 16), f32(batch, 2, n, 24)]
+    types = [f32(2 * batch, heads, m, 16), f32(batch, keys, n, 16), f32(batch, keys, n, 24)]
     masks = {
         "heads": (1, heads, 1, n),
         "rows": (m, n),
@@ -170,8 +175,8 @@ def test_neighbours_of_queries_share_heads(target, m: Dim, heads: int, mask: str
         return result
 
     function = entry(types, build)
-    for queries, keys in ((1, 5), (33, 70)):
-        sizes = {"b": 2, "m": m if isinstance(m, int) else queries, "n": keys}
+    for queries, length in ((1, 5), (33, 70)):
+        sizes = {"b": 2, "m": m if isinstance(m, int) else queries, "n": length}
         shapes = [[evaluate(dim, sizes) for dim in type.shape] for type in types]
         operands = [draw(*shape, seed=seed) for seed, shape in enumerate(shapes)]
         target.check(function, operands, **sizes)

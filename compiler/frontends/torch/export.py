@@ -19,6 +19,7 @@ from typing import Any
 
 from ingot.compiler.frontends.torch.archive import Archive
 from ingot.compiler.frontends.torch.complex_values import COMPLEX
+from ingot.compiler.frontends.torch.graph_writer import OF_TORCH_QUANTISED
 from ingot.compiler.frontends.torch.live import program_archive
 from ingot.compiler.frontends.torch.lowering import (
     ALIASES,
@@ -260,6 +261,8 @@ def _refusal(torch: Any, error: Exception) -> str:
             '; torch.compile(model, backend="ingot") takes such models, and torch.cond and '
             "torch.where are branches that can be exported"
         )
+    if re.search("PackedParams|quantized nyi", text):  # of torch.ao.nn.quantized
+        where += f"; {OF_TORCH_QUANTISED}"
     return f"torch.export.export refuses the module ({type(error).__name__}): {text}{where}"
 
 

@@ -13,7 +13,13 @@ from typing import Any
 
 from ingot.compiler.frontends.torch.archive import CODES
 
-__all__ = ["GraphWriter", "ranges_of"]
+__all__ = ["OF_TORCH_QUANTISED", "GraphWriter", "ranges_of"]
+
+OF_TORCH_QUANTISED = (
+    "quantise the model with prepare_pt2e and convert_pt2e or with quantize_ of torchao, or take "
+    "what prepare_qat made, behind model.apply(torch.ao.quantization.disable_observer)"
+)
+"""What to do in place of modules of torch.ao.nn.quantized."""
 
 _KEYWORD = 2  # the kind of an argument
 _VARIABLE = re.compile(r"^[LG]\['\w+'\]\.?")  # in which torch.compile finds the module
@@ -61,7 +67,7 @@ class GraphWriter:
         if isinstance(argument, complex):
             return {"as_complex": {"real": argument.real, "imag": argument.imag}}
         if isinstance(argument, torch.dtype):
-            return {"as_scalar_type": self._dtypes[argument]}
+            return {"as_scalar_type": self._code(argument)}
         if isinstance(argument, (torch.memory_format, torch.layout, torch.device)):
             return {"as_device": None}
         return {"as_none" if argument is None else f"as_{_KINDS[type(argument)]}": argument}
@@ -69,11 +75,17 @@ class GraphWriter:
     def meta(self, tensor: Any) -> dict[str, Any]:
         """The dtype of a tensor and where its elements lie."""
         return {
-            "dtype": self._dtypes[tensor.dtype],
+            "dtype": self._code(tensor.dtype),
             "sizes": [self._size(size) for size in tensor.shape],
             "strides": [self._size(stride) for stride in tensor.stride()],
             "storage_offset": self._size(tensor.storage_offset()),
         }
+
+    def _code(self, dtype: Any) -> int:
+        if dtype not in self._dtypes:
+            advice = OF_TORCH_QUANTISED if str(dtype).startswith("torch.q") else "use another"
+            raise TypeError(f"{dtype} has no counterpart: {advice}")
+        return self._dtypes[dtype]
 
     def _placeholder(self, node: Any, graph: dict[str, Any]) -> dict[str, Any]:
         torch, value = self._torch, node.meta["val"]

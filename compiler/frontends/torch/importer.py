@@ -338,7 +338,8 @@ class _Import:
         for name, source in mutated.items():
             results[f"{name}.next"] = walk.as_tensor(tensors.get(source), builder)
         for name, value in written:
-            tensors.write(name, value)
+            if value is not tensors.get(name):
+                tensors.write(name, value)
         self._store(tensors, builder)
         return results
 

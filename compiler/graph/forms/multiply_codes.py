@@ -94,7 +94,7 @@ def _multiply(
         return _multiply_activations(op, symbols, builder)
     if len(sides) != 1 or not is_dequantised(op.operands[sides[0]]):
         if result.is_float:
-            _refuse_codes(op)
+            _refuse_codes(op, sides)
         return None
     x, w = op.operands[1 - sides[0]], op.operands[sides[0]]
     if tensor_type(x).dtype is _U8 and tensor_type(w).dtype is _I8:
@@ -117,9 +117,11 @@ def _multiply(
     return [_scaled(total, scale, result, builder)]
 
 
-def _refuse_codes(op: Op) -> None:
-    """Refused: both operands are codes, though not as `read_tensor` and `read_weight` take them."""
+def _refuse_codes(op: Op, sides: Sequence[int]) -> None:
+    """Refused: operands are codes, though not as `read_tensor` and `read_weight` take them."""
     found = [dtype_of_codes(each) for each in op.operands]
+    if len(sides) == 1 and is_dequantised(op.operands[1 - sides[0]]) and not found[sides[0]]:
+        raise Refused("its weight is not quantised")
     if all(found):
         if op.name == "convolution" and any(step != 1 for step in Convolution.of(op).lhs_dilation):
             raise Refused("its input is spread out")

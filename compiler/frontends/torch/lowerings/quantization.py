@@ -282,7 +282,10 @@ def fake_quantize_with_mask(
 def fake_quantize_if_enabled(
     c: Context, x: Value, scale: Value, zero: Value, enabled: Value, low: int, high: int
 ) -> list[Value]:
-    numbers, inside = _of_all(c, x, scale, zero, low, high)
+    return _if_enabled(c, x, enabled, *_of_all(c, x, scale, zero, low, high))
+
+
+def _if_enabled(c: Context, x: Value, enabled: Value, numbers: Value, inside: Value) -> list[Value]:
     known = literal_of_value(enabled)
     if known is not None and known.array.all():
         return [numbers, inside]
@@ -302,6 +305,26 @@ def fake_quantize_channels_with_mask(
     c: Context, x: Value, scale: Value, zero: Value, axis: int, low: int, high: int
 ) -> list[Value]:
     return _through(c, x, scale, zero, low, high, _to_channels(c, x, axis))
+
+
+@lowering("aten.fused_moving_avg_obs_fake_quant.default",
+          "aten._fused_moving_avg_obs_fq_helper.default",
+          "aten._fused_moving_avg_obs_fq_helper_functional.default")  # fmt: skip
+def fake_quantize_observed(
+    c: Context, x: Value, observes: Value, enabled: Value, least: Value, greatest: Value,
+    scale: Value, zero: Value, _: float, low: int, high: int, axis: int, by_channel: bool = False,
+    *__: Any,
+) -> list[Value]:  # fmt: skip
+    """Its result, where it is not saturated, and the range and the numbers, which stay."""
+    known = literal_of_value(observes)
+    if known is None or known.array.any():
+        raise UnsupportedNode(
+            "its observer makes a new range at each call: before the model is exported, call "
+            "model.apply(torch.ao.quantization.disable_observer)"
+        )
+    spread = _to_channels(c, x, axis) if by_channel else _to_all(c, x)
+    made = _if_enabled(c, x, enabled, *_through(c, x, scale, zero, low, high, spread))
+    return [*made, least, greatest, scale, zero][: max(len(c.declared), 1)]
 
 
 # ---- torchao

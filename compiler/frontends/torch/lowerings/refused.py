@@ -31,9 +31,3 @@ refuse(
     "it resizes the memory of a tensor: make a new tensor of the size",
     "aten.resize_.default",
 )
-refuse(
-    "its observer makes a new range at each call: convert the trained model (convert_pt2e) first",
-    "aten._fused_moving_avg_obs_fq_helper.default",
-    "aten._fused_moving_avg_obs_fq_helper_functional.default",
-    "aten.fused_moving_avg_obs_fake_quant.default",
-)

@@ -205,7 +205,8 @@ def test_what_has_lowerings_is_not_decomposed(monkeypatch: pytest.MonkeyPatch) -
         (lambda y: y.to(torch.float64), False),
         (lambda y: y.to(torch.float32).add_(1), False),  # y itself
         (lambda y: y.to(torch.float32, copy=True), False),
-        (lambda y: y.reshape(12), True),  # which may be a copy
+        (lambda y: y.reshape(12), False),
+        (lambda y: y.T.reshape(12), True),  # which may be a copy
         (lambda y: (y[:, :3].swapaxes_(0, 1), y)[1], True),  # whose elements stay
         (lambda y: torch.broadcast_tensors(y, y)[0], True),  # which is y
         (lambda y: torch.broadcast_tensors(y.sin(), y)[1], True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
@@ -71,3 +72,55 @@ def test_a_network_between_fake_quantisations_multiplies_bytes() -> None:
     assert module.report.in_integers == ("conv2d", "matmul")
     found = ingot.load(module)(x.numpy()).numpy()
     assert np.abs(found - network(x).numpy()).max() < 1e-6
+
+
+@pytest.mark.filterwarnings("ignore:No complete tensor", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*reduce_range", "ignore:.*non-tuple")
+def test_a_network_that_prepare_qat_made_multiplies_bytes_behind_its_observers() -> None:
+    quantization = pytest.importorskip("torch.ao.quantization")
+    layers = torch.nn.Sequential(
+        quantization.QuantStub(), torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(32, 5),
+    ).train()  # fmt: skip
+    layers.qconfig = quantization.get_default_qat_qconfig("x86")
+    quantization.fuse_modules_qat(layers, ["1", "2", "3"], inplace=True)
+    quantization.prepare_qat(layers, inplace=True)
+    x = drawn(4, 3, 4, 4)
+    layers(x)
+    layers.eval()
+    program = torch.export.export(layers, (x,))
+    with pytest.raises(ingot.CompileError, match=r"observer makes a new range.*disable_observer"):
+        read_source(program)
+    layers.apply(quantization.disable_observer)
+    program, saved = torch.export.export(layers, (x,)), io.BytesIO()
+    torch.export.save(program, saved)
+    for source in (program, saved.getvalue()):
+        module = ingot.compile(source, variants=["x86-64"])
+        assert [name.partition("/")[0] for name in module.report.in_integers] == ["1", "5"]
+        np.testing.assert_allclose(
+            ingot.load(module)(x.numpy()), layers(x).detach().numpy(), 1e-6, 1e-6
+        )
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:torch.quantize_per_tensor")
+def test_modules_of_quantised_tensors_are_refused_with_what_to_do() -> None:
+    quantization = pytest.importorskip("torch.ao.quantization")
+    layers = torch.nn.Sequential(torch.nn.Linear(4, 4)).eval()
+    layers = quantization.quantize_dynamic(layers, {torch.nn.Linear})
+    with pytest.raises(ingot.CompileError, match=r"prepare_pt2e and convert_pt2e"):
+        ingot.compile(layers, example_inputs=(drawn(2, 4),))
+
+
+def test_layers_of_which_one_operand_is_quantised_are_told() -> None:
+    through = torch.fake_quantize_per_tensor_affine
+    w, x = drawn(8, 4), drawn(3, 4)
+
+    def layers(x: Any) -> Any:
+        return through(x, 0.02, 3, 0, 255) @ w.T, x @ through(w, 0.02, 0, -127, 127).T
+
+    program = torch.export.export(Calls(layers), (x,), strict=False)
+    report = ingot.compile(program, variants=["x86-64"]).report
+    assert [reason for _, reason in report.left_in_float] == [
+        "its weight is not quantised",
+        "its input is not quantised",
+    ]

@@ -20,7 +20,7 @@ from ingot.compiler.kernels.indexing import Axis, Index, linearize
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.blocks import ask_ahead
 from ingot.compiler.kernels.lanes.joined_axes import count_of_joined, windows_of
-from ingot.compiler.kernels.lanes.unwoven import unwoven_axis, walk_unwoven
+from ingot.compiler.kernels.lanes.unwoven import lanes_of_longest, unwoven_axis, walk_unwoven
 from ingot.compiler.kernels.lanes.woven import (
     MOST_NODES,
     conditions_on,
@@ -121,9 +121,10 @@ class _Lowering:
         elif isinstance(extent, int) and all(node.dtype.bytes == 1 for node in roots):
             while self.lanes >= 2 * extent:  # parts of vectors of bytes are stored one by one
                 self.lanes //= 2
+        most = 1 if self.lanes == 1 else lanes_of_longest(target, dtypes)
         if self._has_bytes_apart():
-            self.lanes = min(self.lanes, 16)
-        short = None if self.woven > 1 else unwoven_axis(self.axes, roots, self.lanes)
+            self.lanes, most = min(self.lanes, 16), min(most, 16)
+        short = None if self.woven > 1 else unwoven_axis(self.axes, roots, most)
         shared = [each for each in self.axes if each is not short]
         self.axes = [*shared[:-1], short, self.inner] if short else shared
         self.unwoven = short is not None
@@ -145,12 +146,12 @@ class _Lowering:
         self.places, self.known = self._divide()
         widest = max(node.dtype.bytes for node in roots)
         budget = WORKGROUP_BYTES // widest // (4 if self._is_heavy() else 1)
-        multiple = max(self.lanes, 1)
         if self.joined:
-            self.grid = Grid.of(self.outer, budget // multiple, function.symbols)
+            self.grid = Grid.of(self.outer, budget // self.lanes, function.symbols)
         else:
+            multiple = most if self.unwoven else self.lanes
             self.grid = Grid.of(shared, budget, function.symbols, multiple)
-            if self.unwoven and self.grid.least(self.inner) < self.lanes:
+            if self.unwoven and self.grid.least(self.inner) < most:
                 self.grid = Grid.of(shared[:-1], 1, function.symbols)
         if self.turned:
             self.grid = self._whole_squares(self.grid)

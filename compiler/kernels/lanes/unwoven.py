@@ -5,19 +5,29 @@ many that lie side by side, each of which is read once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import known_dim
 from ingot.compiler.kernels.emit import Emitter, is_shuffled
+from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.compiler.kernels.lanes.woven import MOST_NODES
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
 from ingot.compiler.kernels.schedule import Merged, loads_of
 from ingot.compiler.kernels.trace import Checked, Choose, InRange, Load, Node, walk_nodes
+from ingot.hal.spec import DType
 
-__all__ = ["unwoven_axis", "walk_unwoven"]
+__all__ = ["lanes_of_longest", "unwoven_axis", "walk_unwoven"]
 
 _MOST_STEPS = 4
+_LONGEST_REGISTER = 64  # bytes
+
+
+def lanes_of_longest(target: TargetInfo, dtypes: Iterable[DType]) -> int:
+    """Lanes where registers are longest: they decide how workgroups share the result, which is
+    the same for all variants of a target."""
+    return replace(target, vector_length=_LONGEST_REGISTER).lanes(*dtypes)
 
 
 def unwoven_axis(axes: Sequence[Merged], roots: Sequence[Node], lanes: int) -> Merged | None:

@@ -8,10 +8,12 @@ import pytest
 from ingot.compiler.ir import walk
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.printer import to_text
+from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.loop_attributes import Ordinal
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
 from tests.support.every_target import CPU, OPENCL, on_every_target
+from tests.support.kernel_runner import PLAIN, V3, V4
 from tests.support.work_items import needs_device
 
 F32 = dtype("f32")
@@ -165,6 +167,17 @@ def test_what_lies_alternately_is_read_once(kind: str, length: int, steps: int) 
     ordinals = [Ordinal.of(op.operands[0].owner).ordinal for op in reads]
     assert (ordinals.count(0), ordinals.count(2)) == (steps, steps)
     assert bool(kernel.in_place) == (length % kernel.schedule.lanes == 0)
+
+
+@pytest.mark.parametrize("kind", ["u8", "i16", "f16", "f32", "f64"])
+def test_workgroups_for_what_lies_alternately_are_those_of_all_variants(kind: str) -> None:
+    """Of a line that is as long as some registers, and of one whose last part is."""
+    for length in (4, 8, 16, 24, 32, 64, 20488):
+        function = entry(
+            [f"{kind}[2,{length},4]"], lambda b, x: b.op("transpose", x, permutation=(0, 2, 1))
+        )
+        workloads = {lower_entry(function, each).workload for each in (V4, V3, PLAIN)}
+        assert len(workloads) == 1, length
 
 
 @pytest.mark.parametrize(

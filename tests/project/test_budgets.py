@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
     "compiler/dispatch": 2265,
-    "compiler/frontends": 42680,
+    "compiler/frontends": 42691,
     "compiler/graph": 11380,
     "compiler/ir": 2308,
     "compiler/kernels": 16580,

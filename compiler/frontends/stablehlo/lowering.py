@@ -279,12 +279,16 @@ class Context:
     def agree(self, op: SourceOp, value: Value, shape: Sequence[Dim]) -> Value:
         """The value with the dims `shape`, which its own must equal; the call checks those that
         cannot be made so here."""
-        own, what = tensor_type(value).shape, self.describe(op)
-        pairs = list(zip(own, shape, strict=True))
-        unproven = [(a, b) for a, b in pairs if not self.symbols.equate(a, b, what)]
-        for a, b in unproven:
+        pairs = zip(tensor_type(value).shape, shape, strict=True)
+        are_one = [self.equate(op, a, b) for a, b in pairs]
+        return value if all(are_one) else self.builder.value("reshape", value, shape=tuple(shape))
+
+    def equate(self, op: SourceOp, a: Dim, b: Dim) -> bool:
+        """Whether two dims, which must be equal, are made so here; else the call checks it."""
+        is_one = self.symbols.equate(a, b, self.describe(op))
+        if not is_one:
             self.builder.append("assert", (), (), {"a": a, "b": b})
-        return self.builder.value("reshape", value, shape=tuple(shape)) if unproven else value
+        return is_one
 
     def same_shape(self, op: SourceOp, values: Sequence[Value]) -> list[Value]:
         """The values with one shape, which they must have; scalars of a region always do."""

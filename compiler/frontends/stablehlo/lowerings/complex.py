@@ -23,6 +23,7 @@ from ingot.compiler.frontends.emitter import Emitter
 from ingot.compiler.frontends.fourier import Pair, over_axes, to_real
 from ingot.compiler.frontends.stablehlo import bodies
 from ingot.compiler.frontends.stablehlo.lowering import LOWERINGS, Context, Lowered, ints
+from ingot.compiler.frontends.stablehlo.lowerings.rare import COLLECTIVES
 from ingot.compiler.frontends.stablehlo.reading.program import (
     SourceOp,
     SourceProgram,
@@ -47,6 +48,7 @@ _WHOLE = frozenset(
 """Ops that take complex tensors as they are."""
 _MOVES = frozenset(
     {
+        *(*COLLECTIVES, "collective_permute"),
         *("broadcast", "broadcast_in_dim", "concatenate", "dynamic_broadcast_in_dim"),
         *("dynamic_gather", "dynamic_pad", "dynamic_reshape", "dynamic_slice"),
         *("dynamic_update_slice", "gather", "pad", "real_dynamic_slice", "reshape", "reverse"),

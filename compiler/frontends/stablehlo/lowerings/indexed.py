@@ -20,7 +20,14 @@ def gather(context: Context, op: SourceOp) -> Value:
 
 @lowering("dynamic_gather")
 def dynamic_gather(context: Context, op: SourceOp) -> Value:
-    return _gather(context, op, context.sizes(op, 2))
+    sizes = list(context.sizes(op, 2))
+    for axis in (
+        *ints(op.attributes["collapsed_slice_dims"]),
+        *ints(op.attributes.get("operand_batching_dims", ())),
+    ):
+        context.equate(op, sizes[axis], 1)
+        sizes[axis] = 1
+    return _gather(context, op, sizes)
 
 
 def _gather(context: Context, op: SourceOp, sizes: Sequence[Dim]) -> Value:

@@ -9,19 +9,12 @@ from ingot.compiler.frontends.stablehlo.reading.program import SourceOp, SourceP
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.ir import Value
 
-__all__ = ["REFUSED"]
+__all__ = ["COLLECTIVES", "REFUSED"]
 
 _DEVICES = "programs run on one device: export the model without sharding"
 _HOST = "programs exchange data by arguments and results only: pass it as one"
 REFUSED = {
-    **dict.fromkeys(
-        (
-            *("all_gather", "all_reduce", "all_to_all", "async_done", "async_start"),
-            *("collective_broadcast", "collective_permute", "cross-replica-sum"),
-            *("reduce_scatter",),
-        ),
-        _DEVICES,
-    ),
+    **dict.fromkeys(("async_done", "async_start"), _DEVICES),
     **dict.fromkeys(("infeed", "outfeed", "recv", "send"), _HOST),
 }
 """Ops without a lowering, and what to do instead."""
@@ -31,6 +24,38 @@ REFUSED = {
 def device_number(context: Context, op: SourceOp) -> Value:
     """There is one device, number 0."""
     return context.builder.constant(0, "u32")
+
+
+def _check_group(op: SourceOp, program: SourceProgram) -> str | None:
+    """No group, or that of one device, is what there is."""
+    groups = op.attributes.get("replica_groups")
+    return _DEVICES if groups is not None and groups.array.size > 1 else None
+
+
+COLLECTIVES = (
+    *("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "cross-replica-sum"),
+    "reduce_scatter",
+)
+"""Ops that give what they take where there is one device."""
+
+
+@lowering(*COLLECTIVES, check=_check_group)
+def of_one_device(context: Context, op: SourceOp) -> list[Value]:
+    """What a group of one device exchanges is its own."""
+    return context.operands(op)
+
+
+def _check_pairs(op: SourceOp, program: SourceProgram) -> str | None:
+    return _DEVICES if op.attributes["source_target_pairs"].array.any() else None
+
+
+@lowering("collective_permute", check=_check_pairs)
+def collective_permute(context: Context, op: SourceOp) -> Value:
+    """What the one device sends to itself, or zeros where it sends nothing."""
+    x = context.operand(op, 0)
+    if op.attributes["source_target_pairs"].array.size:
+        return x
+    return context.builder.full(0, tensor_type(x).dtype, tensor_type(x).shape)
 
 
 def _check_select(op: SourceOp, program: SourceProgram) -> str | None:

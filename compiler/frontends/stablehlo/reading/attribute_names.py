@@ -40,6 +40,7 @@ _ROWS = {
     "concatenate_v1": "dimension",
     "constant_v1": "value",
     "convolution_v1": _CONVOLUTION.format(padding="padding "),
+    "cross-replica-sum_v1": "replica_groups",
     "custom_call_v1": "api_version backend_config call_target_name called_computations "
     "has_side_effect operand_layouts output_operand_aliases result_layouts",
     "dot_general_v1": "lhs_batching_dimensions lhs_contracting_dimensions precision_config "

@@ -273,20 +273,66 @@ def test_einsums_selections_and_numbers_of_devices() -> None:
     assert device == 0
 
 
+def test_what_one_device_exchanges_is_its_own() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",))
+    whole, rows = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("d")
+
+    def exchange(x: Any, z: Any) -> list[Any]:
+        here, nowhere = [(0, 0)], []
+        return [
+            lax.psum(x, "d"), lax.pmax(x, "d"), lax.all_gather(x, "d"), lax.psum(z, "d"),
+            lax.psum_scatter(x, "d", tiled=True), lax.ppermute(x, "d", here),
+            lax.ppermute(z, "d", nowhere), lax.all_to_all(x, "d", 0, 0, tiled=True),
+        ]  # fmt: skip
+
+    mapped = jax.shard_map(
+        exchange, mesh=mesh, in_specs=(rows, rows), out_specs=[whole] * 8, check_vma=False
+    )
+    check(mapped, normal(4, 3), normal(2, dtype="complex64"))
+    text = """
+    func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = "stablehlo.cross-replica-sum"(%x) {replica_groups = dense<0> : tensor<1x1xi64>}
+        : (tensor<2xf32>) -> tensor<2xf32>
+      return %0 : tensor<2xf32>
+    }"""
+    x = normal(2)
+    (found,) = interpret(import_stablehlo(artifact(text)), "main", [x])
+    np.testing.assert_array_equal(found, x)
+
+
+def test_sizes_of_a_gather_that_the_call_knows() -> None:
+    text = """
+    func.func @main(%x: tensor<3x4xf32>, %i: tensor<2x2xi64>, %n: tensor<2xi64>)
+        -> tensor<2x?xf32> {
+      %0 = "stablehlo.dynamic_gather"(%x, %i, %n) {dimension_numbers = #stablehlo.gather<
+        offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0, 1],
+        index_vector_dim = 1>} : (tensor<3x4xf32>, tensor<2x2xi64>, tensor<2xi64>)
+        -> tensor<2x?xf32>
+      return %0 : tensor<2x?xf32>
+    }"""
+    x, at = normal(3, 4), np.array([[0, 1], [2, 0]])
+    model = load_best(artifact(text))
+    for width in (1, 3):
+        wanted = np.stack([x[row, column : column + width] for row, column in at])
+        np.testing.assert_array_equal(model(x, at, np.array([1, width])), wanted)
+    with pytest.raises(ingot.InvalidArgument):
+        model(x, at, np.array([2, 3]))
+
+
 @pytest.mark.parametrize(
     ("op", "reason"),
     [
-        ('"stablehlo.all_gather"(%y) {all_gather_dim = 0 : i64, replica_groups = dense<[[0]]> : '
-         "tensor<1x1xi64>} : (tensor<3xf32>) -> tensor<3xf32>", "one device"),
-        ('"stablehlo.collective_broadcast"(%y) {replica_groups = dense<[[0]]> : tensor<1x1xi64>}'
-         " : (tensor<3xf32>) -> tensor<3xf32>", "one device"),
+        ('"stablehlo.all_gather"(%y) {all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]> : '
+         "tensor<1x2xi64>} : (tensor<3xf32>) -> tensor<6xf32>", "one device"),
+        ('"stablehlo.collective_permute"(%y) {source_target_pairs = dense<[[0, 1]]> : '
+         "tensor<1x2xi64>} : (tensor<3xf32>) -> tensor<3xf32>", "one device"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_compiled_says_what_to_do(op: str, reason: str) -> None:
     text = f"""
-    func.func @main(%x: tensor<f32>, %y: tensor<3xf32>, %n: tensor<1xi64>) -> tensor<3xf32> {{
+    func.func @main(%y: tensor<3xf32>) -> tensor<3xf32> {{
       %0 = {op}
-      return %0 : tensor<3xf32>
+      return %y : tensor<3xf32>
     }}"""
     with pytest.raises(ingot.CompileError, match=reason):
         ingot.compile(artifact(text))

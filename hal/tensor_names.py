@@ -38,9 +38,12 @@ WHOLE = {
     },
     "embed_out": "output",
     **dict.fromkeys(
-        ("wte", "word_embeddings", "model.word_embeddings", "gpt_neox.embed_in"), "token_embd"
+        ("wte", "tokens_embed", "word_embeddings", "model.word_embeddings", "gpt_neox.embed_in"),
+        "token_embd",
     ),
-    **dict.fromkeys(("wpe", "model.embed_positions"), "position_embd"),
+    **dict.fromkeys(("wpe", "positions_embed", "model.embed_positions"), "position_embd"),
+    "model.layer_norm": "output_norm",
+    "output_projection": "output",
     "norm_f": "output_norm",
     **dict.fromkeys(("ln_f", "gpt_neox.final_layer_norm", "model.final_layer_norm"), "output_norm"),
 }
@@ -98,6 +101,15 @@ LAYER = {
     "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
     "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "self_attn.kv_b_proj": "attn_kv_b",
+    **{
+        f"self_attn.indexer.{own}": f"indexer.{other}"
+        for own, other in {
+            "wq_b": "attn_q_b",
+            "wk": "attn_k",
+            "k_norm": "k_norm",
+            "weights_proj": "proj",
+        }.items()
+    },
     "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
@@ -248,7 +260,7 @@ def plain_name(name: str) -> str:
     """The name that a tensor of a language model has where there are no other parts beside it:
     "model.norm.weight" of "model.language_model.norm.weight"."""
     name = _LAYERS.sub("model.layers.", name).removeprefix("transformer.")
-    name = re.sub(r"^(model\.)?decoder\.", "model.", name)
+    name = re.sub(r"^((model\.)?decoder|biogpt)\.", "model.", name)
     match = _LANGUAGE.match(name)
     if not match:
         return name

@@ -37,6 +37,8 @@ _CONVOLVED = {
 }
 _LATENT = {"kv_lora_rank": 32, "q_lora_rank": None, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16}
 _LATENT |= {"v_head_dim": 12, "num_key_value_heads": 4, "head_dim": 8}
+_INDEXED = {"q_lora_rank": 24, "index_topk": 12, "index_n_heads": 2, "index_head_dim": 16}
+_INDEXED |= {"n_group": 1, "topk_group": 1}
 _DEEP = {**_YARN, "rope_theta": 100.0, "mscale": 1.0, "mscale_all_dim": 1.0}
 _ALPHA = {"rope_type": "dynamic", "alpha": 10.0, "rope_theta": 100.0, "factor": 1.0}
 _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -254,6 +256,13 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "falcon of groups": (
         "Falcon",
         {"new_decoder_architecture": True, "num_kv_heads": 2, **_FALCON},
+    ),
+    "deepseek v32": ("DeepseekV32", {**_ROUTED, **_LATENT, **_INDEXED}),
+    "glm dsa": ("GlmMoeDsa", {**_ROUTED, **_LATENT, **_INDEXED}),
+    "biogpt": ("BioGpt", {**_WHOLE}),
+    "openai gpt": (
+        "OpenAIGPT",
+        {**_WHOLE, "n_embd": 64, "n_head": 4, "n_layer": 2, "n_positions": 64},
     ),
     "opt": ("OPT", {**_WHOLE, "ffn_dim": 96, "word_embed_proj_dim": 64, "pad_token_id": 1}),
     "bitnet": ("BitNet", {}),

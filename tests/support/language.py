@@ -164,7 +164,16 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
 
 
 _NORMED = ("qwen3", "qwen3vl", "qwen3moe", "qwen3vlmoe", "gemma3", "exaone4", "dots1", "gemma3n")
-_NORMED += ("hunyuan-dense", "hunyuan-moe", "lfm2", "lfm2moe", "qwen3next", "qwen35", "qwen35moe")
+_NORMED += (
+    "hunyuan-dense",
+    "hunyuan_vl",
+    "hunyuan-moe",
+    "lfm2",
+    "lfm2moe",
+    "qwen3next",
+    "qwen35",
+    "qwen35moe",
+)
 _NORMED += (
     "gemma4",
     "exaone-moe",

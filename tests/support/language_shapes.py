@@ -413,6 +413,32 @@ UNDEFINED = {
             "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16,
             "rope.scaling.yarn_log_multiplier": 0.1, "rope.freq_base": 100.0,
         }),
+    "glm-dsa": Shape("glm-dsa", layers=3, dense=1, experts=6, chosen=3, feed=32, shared=32,
+        kv_heads=1, head_length=40, rope_length=8, rank=32, query_rank=24, metadata={
+            "expert_weights_norm": True, "expert_weights_scale": 1.5, "expert_gating_func": 2,
+            "attention.indexer.head_count": 2, "attention.indexer.key_length": 64,
+            "attention.indexer.top_k": 12,
+        }, own={
+            "indexer.attn_k": (64, 64), "indexer.attn_q_b": (128, 24), "indexer.proj": (2, 64),
+            "indexer.k_norm": (64,), "indexer.k_norm.bias": (64,),
+        }),
+    "hunyuan_vl": Shape("hunyuan_vl", tied=True, metadata={
+        "rope.dimension_sections": [2, 3, 3, 0],
+    }),
+    "paddleocr": Shape("paddleocr", metadata={"rope.dimension_sections": [2, 3, 3, 0]}),
+    "mimo2": Shape("mimo2", layers=4, dense=1, experts=6, chosen=3, feed=32, rope_length=8,
+        metadata={
+            "attention.sliding_window": 3, "attention.head_count_kv": [1, 2, 2, 1],
+            "attention.sliding_window_pattern": [False, True, True, False],
+            "rope.freq_base": 1e6, "rope.freq_base_swa": 1e4, "feed_forward_length": 96,
+            "attention.value_scale": 0.7,
+        }, own={
+            f"{layer}.attn_{kind}": (16, 64) for layer in (0, 3) for kind in "kv"
+        } | {
+            f"{layer}.attn_sinks": (4,) for layer in (1, 2)
+        } | {
+            f"{layer}.exp_probs_b": (6,) for layer in (1, 2, 3)
+        }),
     "bailingmoe": Shape("bailingmoe", experts=6, chosen=3, feed=32, shared=32, metadata={
         "leading_dense_block_count": 0, "expert_shared_count": 1, "expert_weights_norm": True,
         "expert_weights_scale": 1.5,

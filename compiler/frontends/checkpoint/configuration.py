@@ -62,6 +62,7 @@ _NAMES = {
     "kda.head_count": "linear_num_heads",
     "base_width": "dim_model_base",
     "mixer_noise": "router_jitter_noise",
+    "attention.indexer.top_k": "index_topk",
 }
 """Keys of GGUF files, as config.json has them."""
 
@@ -159,7 +160,7 @@ _MOST_LAYERS = 1 << 16  # that are made of a list of some
 _FIXED = ("gemma", "gpt_oss")
 _OWN_ACTIVATIONS = {"gelu": ("gelu", "gelu_erf"), "swiglu_oai": ("silu",)}
 """What models that have one function only call it."""
-_WINDOW, _CHUNKS = "sliding_attention", ("chunked_attention",)
+_WINDOW, _BOUNDED = "sliding_attention", ("chunked_attention", "indexed_attention")
 
 
 def read_config(folder: Checkpoint) -> Configuration:
@@ -239,7 +240,8 @@ def _settle(
             flat[key] = -(-config["hidden_size"] // 16)
     if name == "falcon_mamba":
         flat["ssm.dt_b_c_rms"] = True
-    if config.get("mup_enabled") and type(config.get("hidden_size")) is int:
+    is_scaled = config.get("mup_enabled") or (name == "biogpt" and config.get("scale_embedding"))
+    if is_scaled and type(config.get("hidden_size")) is int:
         flat["embedding_multiplier"] = config["hidden_size"] ** 0.5
     if averages_shared(config):
         flat["routed_scaling_factor"] = 0.5
@@ -440,7 +442,7 @@ def _window_layers(
         named, layers = config["attention_layers"], keys.size("block_count")
         types = [_KINDS_OF_GPT.get(each, each) for each in named if isinstance(each, str)]
     if isinstance(types, list) and len(types) == layers:
-        unknown = {str(each) for each in types} - {_WINDOW, "full_attention", *_CHUNKS}
+        unknown = {str(each) for each in types} - {_WINDOW, "full_attention", *_BOUNDED}
         if unknown:
             keys.problems.append(f"layers have attention of the kinds {sorted(unknown)}")
         return [each == _WINDOW for each in types]

@@ -37,6 +37,7 @@ _OTHERWISE = {
     **dict.fromkeys(("gemma2", "gemma3_text", "olmo2", "olmo3", "exaone4"), _NORMS_BEHIND),
     **dict.fromkeys(("flex_olmo", "gemma3n_text", "gemma4_text", "vaultgemma"), _NORMS_BEHIND),
     "glm4": _NORMS_OF_GLM,
+    "openai-gpt": {"ln_1": "attn_output_norm", "ln_2": "layer_output_norm"},
     "afmoe": {
         "post_attention_layernorm": "post_attention_norm",
         "pre_mlp_layernorm": "ffn_norm",

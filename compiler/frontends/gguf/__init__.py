@@ -167,17 +167,18 @@ def _check_encoder(layout: Layout, weights: Weights) -> None:
 
 
 def _checked(capacity: int | None, configuration: Configuration) -> int:
-    if capacity is None and configuration.chunk:
-        return min(configuration.context, DEFAULT_CAPACITY, configuration.chunk)
+    longest = configuration.longest
+    if capacity is None and longest:
+        return min(configuration.context, DEFAULT_CAPACITY, longest)
     if capacity is None:
         # memory does not grow with the capacity
         is_bounded = bool(configuration.pooling) or all(configuration.windows)
         return min(configuration.context, configuration.context if is_bounded else DEFAULT_CAPACITY)
-    if configuration.chunk and capacity > configuration.chunk:
+    if longest and capacity > longest:
         raise CompileError(
-            f"the capacity is {capacity}, but layers of the model see chunks of "
-            f"{configuration.chunk} positions, which is not supported for longer texts: expected "
-            "at most so many"
+            f"the capacity is {capacity}, but layers of the model see {longest} positions at most, "
+            "those of a chunk or chosen ones, which is not supported for longer texts: expected at "
+            "most so many"
         )
     if not 1 <= capacity <= configuration.context:
         raise CompileError(

@@ -163,13 +163,18 @@ ARCHITECTURES = {
     **dict.fromkeys(
         ("deepseek2", "mistral4"), Architecture(normalizes_shares=False, yarn_log_unit=0.1)
     ),
+    **dict.fromkeys(
+        ("glm-dsa", "deepseek32"),
+        Architecture(normalizes_shares=False, yarn_log_unit=0.1, gating="sigmoid"),
+    ),
     "bailingmoe": Architecture(is_interleaved=True, normalizes_shares=False),
     "seed_oss": Architecture(network_norm="post_attention_norm"),
     "qwen3next": _QWEN_HYBRID,
     "qwen35": replace(_QWEN_HYBRID, recurrence="delta in turns"),
     "qwen35moe": replace(_QWEN_HYBRID, recurrence="delta in turns"),
+    "mimo2": Architecture(gating="sigmoid"),
     "minimax-m2": Architecture(gating="sigmoid"),
-    "exaone": Architecture(),
+    **dict.fromkeys(("exaone", "paddleocr"), Architecture()),
     "internlm2": Architecture(is_interleaved=True),
     "xverse": Architecture(is_interleaved=True),
     "orion": Architecture(is_centered=True),
@@ -223,7 +228,7 @@ ARCHITECTURES = {
     "arwkv7": Architecture(recurrence="rwkv 7"),
     "falcon-h1": Architecture(recurrence="mamba", has_both=True),
     "bitnet": Architecture(),
-    "hunyuan-dense": Architecture(turns_first=True),
+    **dict.fromkeys(("hunyuan-dense", "hunyuan_vl"), Architecture(turns_first=True)),
     "hunyuan-moe": Architecture(turns_first=True),
     "bert": _BERT,
     "nomic-bert": replace(_BERT, is_gated=True, activation="silu", still_period=0),

@@ -38,6 +38,7 @@ SLOPED = 2
 """Features that keys have beside their own where scores have slopes."""
 _MOST_EXPERTS = 128  # of Llama 4; with so many, and only then, heads are not normalized
 _MOST_HEADS = 1 << 12  # each with slopes of its own
+_CHOOSING = ("attn_k.weight", "attn_q_b.weight", "k_norm.weight", "k_norm.bias", "proj.weight")
 _MOST_TAPS = 64  # of a convolution, each with code of its own
 
 
@@ -126,6 +127,8 @@ class Configuration:
     local_rope: Rope  # of layers with windows
     unit_heads: bool  # queries and keys that were rotated are normalized
     chunk: int  # of which positions layers that are rotated see their own; 0: all
+    chosen_keys: int  # that layers see of a text, as heads for that choose them; 0: all
+    value_scale: float  # of what attention gives
     window: int  # positions that a layer with a window sees; 0: all
     is_parallel: bool
     attention_cap: float  # of scores; 0: none
@@ -186,14 +189,23 @@ class Configuration:
 
     @property
     def unused(self) -> Sequence[str]:
-        """Tensors that files may have of layers that attend to what others have put, and of logits
-        where there are none."""
+        """Tensors that files may have without use: of layers that attend to what others have put,
+        of logits where there are none, and of a choice that leaves nothing out."""
         shared = [layer for layer, source in enumerate(self.sources) if layer != source]
         parts = ("attn_k", "attn_v", "attn_k_norm")
-        heads = ["output.weight", "output.bias"] if self.pooling else []
+        names = ["output.weight", "output.bias"] if self.pooling else []
         if self.recurrence and self.recurrence.shifts:  # the first layer has no value before it
-            heads += [f"blk.0.time_mix_v{number}.weight" for number in range(3)]
-        return [*heads, *(f"blk.{layer}.{part}.weight" for layer in shared for part in parts)]
+            names += [f"blk.0.time_mix_v{number}.weight" for number in range(3)]
+        if self.chosen_keys:  # by these, from among more than a text may have
+            names += [
+                f"blk.{layer}.indexer.{part}" for layer in range(self.layers) for part in _CHOOSING
+            ]
+        return [*names, *(f"blk.{layer}.{part}.weight" for layer in shared for part in parts)]
+
+    @property
+    def longest(self) -> int:
+        """Positions of texts at most, where longer ones are seen in part only; 0: there is none."""
+        return min((each for each in (self.chunk, self.chosen_keys) if each), default=0)
 
     @property
     def has_sloped_keys(self) -> bool:
@@ -298,7 +310,8 @@ def _pooling(keys: Keys, architecture: Architecture) -> str:
     """How tokens become a vector; none where they do not."""
     key = "pooling_type"
     given = keys.value(key, None)
-    if given in (None, 0) and not architecture.is_encoder:
+    is_none = given is None or (type(given) is int and given == 0)
+    if is_none and not architecture.is_encoder:
         return ""
     if type(given) is int and given in _POOLINGS:
         return _POOLINGS[given]
@@ -501,9 +514,16 @@ def _factors(
             architecture.temperature_length or original,
         ),
         "halving_period": keys.size("rescale_every_n_layers", 0),
+        "value_scale": keys.number("attention.value_scale", 1.0),
         "swiglu_alpha": keys.number("swiglu_alpha", 1.702),
         "swiglu_limit": keys.number("swiglu_limit", 7.0),
     }
+
+
+def _bounds(keys: Keys, architecture: Architecture) -> dict[str, Any]:
+    """How many positions layers see of a text."""
+    chunk = keys.size("attention.chunk_size", architecture.chunk)
+    return {"chunk": chunk, "chosen_keys": keys.size("attention.indexer.top_k", 0)}
 
 
 def _inputs(keys: Keys) -> dict[str, Any]:
@@ -575,6 +595,6 @@ def _read(
         slopes=_slopes(keys, architecture, attention.heads, len(windows)),
         rope=attention.rope,
         local_rope=attention.local_rope,
+        **_bounds(keys, architecture),
         unit_heads=keys.flag("attention.unit_heads", has_units),
-        chunk=keys.size("attention.chunk_size", architecture.chunk),
     )

@@ -37,7 +37,7 @@ def build_encoder(weights: Weights, c: Configuration, capacity: int, producer: s
     given = {
         "states": c.recurrence is not None, "convolutions": any(c.convolved),
         "keys of other layers": any(each != layer for layer, each in enumerate(c.sources)),
-        "chunks of attention": c.chunk > 0, "limits of scores": c.attention_cap > 0,
+        "chunks of attention": c.longest > 0, "limits of scores": c.attention_cap > 0,
         "sinks": any(f"blk.{layer}.attn_sinks.weight" in weights for layer in range(c.layers)),
     }  # fmt: skip
     wrong = [name for name, is_there in given.items() if is_there]

@@ -353,6 +353,7 @@ class Transformer:
             y = self.cache.attend_to(q, layer, source, given)
         if f"{name}.attn_sub_norm.weight" in self.weights:
             y = self._norm(y, f"{name}.attn_sub_norm")
+        y = self._scaled(y, c.value_scale)
         if gate is not None:
             y = self._product(y, self.b.value("logistic", gate))
         return self.weights.linear(y, f"{name}.attn_output", c.width)

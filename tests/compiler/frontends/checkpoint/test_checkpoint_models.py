@@ -174,12 +174,17 @@ def test_what_is_wrong_is_told_with_the_names_of_the_folder(tmp_path: Path) -> N
         ingot.compile(tmp_path, weights="int3")
 
 
-def test_chunks_of_positions_are_the_longest_text(tmp_path: Path) -> None:
-    config, weights, _ = read_model("llama4")
-    write_folder(tmp_path, config | {"attention_chunk_size": 8}, weights)
+@pytest.mark.parametrize(
+    ("name", "key"), [("llama4", "attention_chunk_size"), ("deepseek v32", "index_topk")]
+)
+def test_positions_that_are_all_seen_are_the_longest_text(
+    name: str, key: str, tmp_path: Path
+) -> None:
+    config, weights, _ = read_model(name)
+    write_folder(tmp_path, config | {key: 8}, weights)
     assert import_checkpoint(tmp_path).functions["prefill"].symbols["s"] == (1, 8)
     with pytest.raises(
-        ingot.CompileError, match="capacity is 9, but layers of the model see chunk"
+        ingot.CompileError, match="capacity is 9, but layers of the model see 8 positions at most"
     ):
         import_checkpoint(tmp_path, capacity=9)
 

@@ -30,7 +30,9 @@ OTHERS = (
     "rope.scaling.finetuned", "activation_sparsity_scale", "altup.num_inputs",
     "embedding_length_per_layer_input", "attention.shared_kv_layers", "attention.chunk_size",
     "attention.key_length_swa", "rope.dimension_count_swa", "rope.freq_base_swa",
-    "attention.temperature_length", "attention.unit_heads",
+    "attention.temperature_length", "attention.unit_heads", "pooling_type", "attention.causal",
+    "wkv.head_size", "token_shift_count", "rescale_every_n_layers", "attention.indexer.top_k",
+    "attention.value_scale",
 )  # fmt: skip
 """Keys that a file need not have."""
 
@@ -43,7 +45,8 @@ def _is_read(read: Any, *args: Any) -> bool:
     return True
 
 
-FURTHER = ("qwen35", "granitehybrid", "nemotron_h experts", "gemma3n", "gemma4", "llama4")
+FURTHER = ("qwen35", "granitehybrid", "nemotron_h experts", "gemma3n", "gemma4", "llama4", "rwkv6")
+FURTHER += ("arwkv7",)
 
 
 @pytest.mark.parametrize("name", [*SHAPES, *FURTHER])

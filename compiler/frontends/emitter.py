@@ -97,6 +97,8 @@ class Emitter:
 
     def tensors_of(self, operands: Sequence[Any]) -> tuple[Any, ...]:
         """The operands of an op, numbers as tensors like the first of the others."""
+        if all(type(each) is Value for each in operands):
+            return tuple(operands)
         numbers = [isinstance(each, Number) for each in operands]
         if not any(numbers):
             return tuple(operands)
@@ -120,6 +122,8 @@ class Emitter:
     def agree(self, value: Value, shape: Sequence[Dim]) -> Value:
         """`value` with the dims `shape`, which its own must equal. Symbols of arguments become
         one; what cannot be made equal so, or in a body that may not run, the call checks."""
+        if shape_of(value) == tuple(shape):
+            return value
         for a, b in zip(shape_of(value), shape, strict=True):
             self.equate(a, b)
         return self.reshape(value, shape)

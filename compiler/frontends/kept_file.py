@@ -28,8 +28,9 @@ LARGE = 1 << 16
 """Bytes of the longest tensor that is read when it is seen, once."""
 
 
-_PART = 1 << 20
-"""Bytes that are read at a time of what is written as it is."""
+_PART, _FIRST = 1 << 20, 1 << 12
+"""Bytes that are read at a time of what is written as it is. The first ones are fewer: they tell
+nearly all weights from those whose elements are equal."""
 
 
 class Kept:
@@ -49,7 +50,7 @@ class Kept:
     def literal(self, offset: int, shape: tuple[int, ...], dtype: DType) -> Literal:
         """The elements that lie there, each in whole bytes; many are read when they are used."""
         span = _Span(self, offset, dtype, shape)
-        return Literal(span if span.length > LARGE else span.make(), dtype)
+        return Literal(span, dtype) if span.length > LARGE else span.literal()
 
 
 class KeptFile(Kept):
@@ -138,18 +139,26 @@ class _Span(Later):
     shape: tuple[int, ...]
 
     @property
+    def is_own(self) -> bool:  # type: ignore[override]
+        return isinstance(self.file, KeptFile)
+
+    @property
     def length(self) -> int:
         return prod(self.shape) * self.dtype.bytes
 
-    def make(self) -> np.ndarray[Any, Any]:
+    def literal(self) -> Literal:
         data = self.file.read(self.offset, self.length)
-        return literal_from_bytes(data.data, self.shape, self.dtype).array
+        return literal_from_bytes(data.data, self.shape, self.dtype)
+
+    def make(self) -> np.ndarray[Any, Any]:
+        return self.literal().array
 
     def parts(self) -> Iterator[np.ndarray[Any, Any]]:
-        count = prod(self.shape)
-        for first in range(0, count, _PART // self.dtype.bytes):
-            shape = (min(_PART // self.dtype.bytes, count - first),)
+        count, first, length = prod(self.shape), 0, _FIRST
+        while first < count:
+            shape = (min(length // self.dtype.bytes, count - first),)
             yield _Span(self.file, self.offset + first * self.dtype.bytes, self.dtype, shape).make()
+            first, length = first + shape[0], _PART
 
 
 def _facts(facts: os.stat_result) -> tuple[int, ...]:

@@ -6,12 +6,17 @@ The compiler finds the row pattern again in these, whoever wrote them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of
+from ingot.compiler.graph.rewriter import literal_of_value
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
 __all__ = [
+    "by_statistics",
     "center",
     "inverse_deviation",
     "mean",
@@ -61,6 +66,53 @@ def scale_and_shift(
             spread = node.reshape(node.convert(operand, type_of(x).dtype), shape)
             x = node.op(name, x, node.broadcast_to(spread, shape_of(x)))
     return x
+
+
+def by_statistics(
+    node: Emitter,
+    x: Value,
+    scale: Value | None,
+    shift: Value | None,
+    mean: Value,
+    variance: Value,
+    epsilon: float,
+) -> Value:
+    """Batch normalisation of inference, whose vectors begin at axis 1 of x: one factor and one
+    summand per channel, which fold into a convolution. Those of constants are computed here: the
+    ops that would are many."""
+    element, shape = type_of(x).dtype, shape_of(x)
+    given = [None if each is None else node.convert(each, element) for each in (scale, shift)]
+    given += [node.convert(each, element) for each in (mean, variance)]
+    vectors = _vectors_of_constants(node, given, epsilon) or _vectors(node, given, epsilon)
+    axes = tuple(range(1, 1 + type_of(mean).rank))
+    for name, vector in zip(("mul", "add"), vectors, strict=True):
+        x = node.op(name, x, node.op("broadcast", vector, shape=shape, dimensions=axes))
+    return x
+
+
+def _vectors(node: Emitter, given: Sequence[Any], epsilon: float) -> tuple[Value, Value]:
+    """The factors and the summands."""
+    scale, shift, mean, variance = given
+    deviation = node.op("sqrt", node.op("add", variance, epsilon))
+    factor = node.op("div", 1 if scale is None else scale, deviation)
+    moved = node.op("mul", mean, factor)
+    return factor, node.op("neg", moved) if shift is None else node.op("sub", shift, moved)
+
+
+def _vectors_of_constants(
+    node: Emitter, given: Sequence[Value | None], epsilon: float
+) -> tuple[Value, Value] | None:
+    """The same bits; None if not all are constants."""
+    literals = [None if each is None else literal_of_value(each) for each in given]
+    if literals.count(None) != given.count(None):
+        return None
+    arrays: list[Any] = [None if each is None else each.array for each in literals]
+    scale, shift, mean, variance = arrays
+    with np.errstate(all="ignore"):
+        deviation = np.sqrt(variance + variance.dtype.type(epsilon))
+        factor = (1 if scale is None else scale) / deviation
+        summand = -mean * factor if shift is None else shift - mean * factor
+    return node.builder.constant(factor), node.builder.constant(summand)
 
 
 def softmax(node: Emitter, given: Value, axes: Sequence[int], logarithm: bool) -> Value:

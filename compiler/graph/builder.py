@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ingot.compiler.graph.ops import RuleError, infer_types, lookup
-from ingot.compiler.ir import Block, Literal, Op, Region, Value, tensor_type
+from ingot.compiler.graph.ops import Constant, RuleError, infer_types, lookup
+from ingot.compiler.ir import Block, Literal, Op, Region, TensorType, Value, tensor_type
 from ingot.compiler.ir import dims as ir_dims
 from ingot.compiler.ir.attributes import NO_ATTRIBUTES, Attributes
 from ingot.compiler.ir.dims import Dim
@@ -85,7 +85,10 @@ class Builder:
         """A constant from a Literal, or from anything NumPy makes an array of."""
         if not isinstance(value, Literal):
             value = _literal(value, None if dtype is None else dtype_named(dtype))
-        return self.value("constant", value=value)
+        type = TensorType(value.dtype, value.shape)  # all that the op's rule would say
+        op = Op("constant", (), (type,), Constant(value), (), self.location)
+        self.ops.append(op)
+        return op.results[0]
 
     def full(self, value: Any, dtype: str | DType, shape: Sequence[Dim] = ()) -> Value:
         """`value` in every element: a rank-0 constant and, unless `shape` is (), a broadcast."""

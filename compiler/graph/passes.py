@@ -13,7 +13,7 @@ from ingot.compiler.graph.folding.eliminate_common_subexpressions import (
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.folding.fold_constants import fold_constants
 from ingot.compiler.graph.folding.fold_ranges import fold_ranges
-from ingot.compiler.graph.folding.fold_scales import fold_scales
+from ingot.compiler.graph.folding.fold_scales import fold_constant_scales, fold_scales
 from ingot.compiler.graph.folding.share_constants import share_constants
 from ingot.compiler.graph.folding.simplify import simplify
 from ingot.compiler.graph.forms.arrange_contractions import arrange_contractions
@@ -36,6 +36,8 @@ from ingot.compiler.ir import Module
 __all__ = ["GRAPH_PASSES", "run_graph_passes"]
 
 GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
+    fold_constant_scales,
+    eliminate_dead_code,
     store_narrow,
     multiply_codes,
     fuse_scales,

@@ -58,6 +58,9 @@ class Later:
 
     shape: tuple[int, ...]
 
+    is_own = False
+    """Whether nobody else has the array that `make` gives, nor what it is a view of."""
+
     def make(self) -> np.ndarray[Any, Any]:
         """An array of them, of this shape; of any strides. Raises CompileError."""
         raise NotImplementedError
@@ -88,6 +91,14 @@ class Literal:
     def array(self) -> np.ndarray[Any, Any]:
         """The elements. Those of large literals are read or computed each time."""
         return _read_only(self.stored.make()) if isinstance(self.stored, Later) else self.stored
+
+    def own_array(self) -> np.ndarray[Any, Any]:
+        """As `array`, to be written into."""
+        if not isinstance(self.stored, Later) or not self.stored.is_own:
+            return np.array(self.array)
+        made = self.stored.make()
+        made.flags.writeable = True
+        return np.ascontiguousarray(made)
 
     def parts(self) -> Iterator[np.ndarray[Any, Any]]:
         """Arrays that have the elements one after the other. Raises CompileError."""
@@ -132,7 +143,8 @@ class Literal:
 
 
 def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    array = np.ascontiguousarray(array).reshape(array.shape)
+    if type(array) is not np.ndarray or not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array).reshape(array.shape)
     if array.flags.writeable:
         array = array.view()
         array.flags.writeable = False

@@ -7,6 +7,7 @@ f8, complex) is written as base64 too. One value instead of a list means all ele
 from __future__ import annotations
 
 import base64
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ def literal_from_numbers(numbers: list[Any], shape: tuple[int, ...], dtype: DTyp
 
 def literal_from_bytes(data: bytes | memoryview, shape: tuple[int, ...], dtype: DType) -> Literal:
     """A literal from the bytes of its elements, little-endian. ValueError: a wrong length."""
-    expected = int(np.prod(shape, dtype=np.int64)) * dtype.bytes
+    expected = prod(shape) * dtype.bytes
     if len(data) != expected:
         raise ValueError(f"expected {expected} bytes, got {len(data)}")
     return _from_carrier(np.frombuffer(data, _carrier(dtype)).reshape(shape), dtype)

@@ -21,9 +21,9 @@ LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
     "compiler/dispatch": 2265,
-    "compiler/frontends": 42720,
-    "compiler/graph": 11380,
-    "compiler/ir": 2308,
+    "compiler/frontends": 42760,
+    "compiler/graph": 11440,
+    "compiler/ir": 2320,
     "compiler/kernels": 16580,
     "compiler/stream": 1649,
     "compiler/targets": 4995,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 128060
+IN_ALL = 128100
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -51,6 +51,7 @@ from ingot.compiler.frontends.strings import (
 )
 from ingot.compiler.frontends.survey import Survey
 from ingot.compiler.frontends.symbols import Restart, Symbols
+from ingot.compiler.graph.folding.eliminate_dead_code import drop_unread_constants
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value
 from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.compiler.ir.renamed_dims import FunctionAttributes
@@ -114,6 +115,7 @@ def _import(
         return _finish_survey(walk, options.survey, block, signature, results)
     walk.notes.raise_problems({name: given.get(name) for name in names})
     walk.builder.return_(*(value for value in given.values() if value is not None))
+    drop_unread_constants(block)
     docs = {name: doc_of_bytes(name.removesuffix(SUFFIX)) for name in given.keys() - set(names)}
     known = walk.contents.remembered
     docs |= {name: doc_of_keys(known["keys", name]) for name in names if ("keys", name) in known}

@@ -33,6 +33,7 @@ from ingot.compiler.frontends.torch.tensors import Tensors, View
 from ingot.compiler.frontends.torch.types import Types
 from ingot.compiler.frontends.torch.walk import Walk
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.folding.eliminate_dead_code import drop_unread_constants
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, Variable
 from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.hal.errors import CompileError
@@ -162,7 +163,9 @@ class _Import:
             self.survey.problems += problems
         elif problems:
             raise CompileError("\n  ".join([f"{self.archive.what} cannot be compiled:", *problems]))
+        tensors.clear()
         builder.return_(*results.values())
+        drop_unread_constants(block)
         self._finish(block, results, symbols)
         return self.module
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from ingot.compiler.frontends.kept_file import Kept
 from ingot.hal.errors import CompileError
@@ -80,10 +79,10 @@ class Members:
         head, at = 30 + len(own), self._start + info.header_offset
         if at < 0 or at + head > self._kept.length:
             raise self._damaged(f"'{name}' begins behind its end")
-        header = self._kept.read(at, head)
-        lengths = header[26:30].view("<u2")  # of the name and of what follows it
-        start = at + 30 + int(lengths.sum(dtype=np.int64))
-        if start + info.file_size > self._kept.length or header[30:].tobytes() != own:
+        header = self._kept.read(at, head).tobytes()
+        lengths = struct.unpack_from("<2H", header, 26)  # of the name and of what follows it
+        start = at + 30 + sum(lengths)
+        if start + info.file_size > self._kept.length or header[30:] != own:
             raise self._damaged(f"'{name}' is not where it should be")
         return start, info.file_size
 

@@ -47,6 +47,11 @@ class Tensors:
             raise CompileError(f"'{name}' is defined twice")
         self._views[name] = view
 
+    def clear(self) -> None:
+        """Forget all: views and what makes them refer to each other, and to the whole program."""
+        for each in (self._values, self._makers, self._views):
+            each.clear()
+
     def is_known(self, name: str) -> bool:
         return any(name in names for names in (self._views, self._values, self._makers))
 

@@ -55,9 +55,12 @@ class Types:
         self._defined[name] = dim
         self._dims.clear()
 
-    def learnt(self, dim: Dim) -> Dim:
-        """The dim by what is known now."""
-        return dims.substitute(dim, self._defined) if self._defined else dim
+    def learnt(self, type: TensorType) -> TensorType:
+        """The type by what is known now."""
+        if not self._defined:
+            return type
+        shape = (dims.substitute(dim, self._defined) for dim in type.shape)
+        return TensorType(type.dtype, tuple(shape))
 
     def may_be_negative(self, name: str) -> bool:
         """Whether a number with this symbol has no sign that is known."""
@@ -95,6 +98,8 @@ class Types:
 
 def single_symbol(dim: Dim) -> str | None:
     """The name of a dim that is one symbol."""
+    if isinstance(dim, int):
+        return None
     names = dims.symbols_of(dim)
     if len(names) == 1 and dim == dims.symbol(next(iter(names))):
         return next(iter(names))

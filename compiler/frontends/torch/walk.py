@@ -246,10 +246,7 @@ class Walk:
             if type is not None and isinstance(made, (Value, ComplexValue)):
                 for dim, own in zip(type.shape, made.typed(TensorType).shape, strict=False):
                     self._learn(dim, own)
-        return [
-            type and TensorType(type.dtype, tuple(map(self._types.learnt, type.shape)))
-            for type in types
-        ]
+        return [type and self._types.learnt(type) for type in types]
 
     def _noted_size(self, name: str, graph: Any) -> Dim | None:
         """What the program notes of a result that is a size; None where it says nothing that can

@@ -10,9 +10,9 @@ from ingot.compiler.graph.control.loops import may_not_end
 from ingot.compiler.graph.effects import effects_of
 from ingot.compiler.graph.ops import defined_symbols
 from ingot.compiler.graph.symbols import inner_symbols, symbols_used
-from ingot.compiler.ir import Block, Module, Op, Value
+from ingot.compiler.ir import Block, Module, Op, Value, walk
 
-__all__ = ["eliminate_dead_code"]
+__all__ = ["drop_unread_constants", "eliminate_dead_code"]
 
 
 def eliminate_dead_code(module: Module) -> Module:
@@ -22,6 +22,12 @@ def eliminate_dead_code(module: Module) -> Module:
         for block in function.body.blocks:
             _clean(block, set(), symbols)
     return module
+
+
+def drop_unread_constants(block: Block) -> None:
+    """What importers have read of a source and then computed with by themselves."""
+    read = {operand for op in walk(block) for operand in op.operands}
+    block.ops = [op for op in block.ops if op.name != "constant" or op.results[0] in read]
 
 
 def _clean(block: Block, used: set[Value], symbols: set[str] | None) -> None:

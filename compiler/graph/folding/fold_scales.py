@@ -4,19 +4,39 @@
 t depend on constants and parameters only. Batch normalisation vanishes this way, whatever
 ops an importer spelled it with. Floats of 32 bits and more only: narrower ones would
 round the weights visibly.
+
+What is made of constants is a constant at once. So `fold_constant_scales`, which looks at nothing
+else, goes first: the passes behind it see none of the ops. It leaves weights that are decoded of
+others to the passes that know them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import numpy as np
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops import Broadcast, Convolution, DotGeneral, parse_layout
-from ingot.compiler.graph.rewriter import defined_by, rewrite, weights_of
-from ingot.compiler.ir import Module, Op, Value, count_uses
+from ingot.compiler.graph.references.elementwise import REFERENCES
+from ingot.compiler.graph.references.numbers import Array
+from ingot.compiler.graph.rewriter import (
+    defined_by,
+    literal_of_value,
+    rewrite,
+    tensor_ops,
+    weights_of,
+)
+from ingot.compiler.ir import Later, Literal, Module, Op, Value, count_uses
 from ingot.compiler.ir.dataclass import dataclass
 
-__all__ = ["fold_scales"]
+__all__ = ["fold_constant_scales", "fold_scales"]
+
+_FACTORS = {"mul": np.multiply, "div": np.divide}
+_HEAD = 1 << 10  # elements
+_MOST_AT_ONCE = 1 << 16
+"""Bytes of a weight that is scaled at once; a longer one is whenever it is used."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +52,15 @@ def fold_scales(module: Module) -> Module:
     """Fold scales in every function; returns the module."""
     for function in module.functions.values():
         folder = _Folder(weights_of(function), count_uses(function))
+        rewrite(function.block, folder.rule)
+    return module
+
+
+def fold_constant_scales(module: Module) -> Module:
+    """As `fold_scales`, where all are constants."""
+    for function in module.functions.values():
+        constants = {op.result for op in tensor_ops(function.block) if op.name == "constant"}
+        folder = _Folder(constants, count_uses(function))
         rewrite(function.block, folder.rule)
     return module
 
@@ -73,16 +102,16 @@ class _Folder:
         contraction, shift = known.contraction, known.shift
         if op.name in ("mul", "div"):
             contraction = self.scaled(contraction, factor, op.name, builder)
-            shift = None if shift is None else self.combine(op.name, shift, factor, builder)
+            shift = None if shift is None else self.combined(op.name, builder, shift, factor)
         elif op.name == "add":
-            shift = factor if shift is None else self.combine("add", shift, factor, builder)
+            shift = factor if shift is None else self.combined("add", builder, shift, factor)
         elif place == 0:
-            factor = self.weight(builder.value("neg", factor))
-            shift = factor if shift is None else self.combine("add", shift, factor, builder)
+            factor = self.combined("neg", builder, factor)
+            shift = factor if shift is None else self.combined("add", builder, shift, factor)
         else:  # factor - (contract + shift)
             minus = self.weight(builder.constant(-1, tensor_type(op.result).dtype))
             contraction = self.scaled(contraction, minus, "mul", builder)
-            shift = factor if shift is None else self.combine("sub", factor, shift, builder)
+            shift = factor if shift is None else self.combined("sub", builder, factor, shift)
         uses = self.uses.get(op.result, 0)
         if shift is None:
             self.uses[contraction.result] = uses
@@ -105,20 +134,19 @@ class _Folder:
         self.weights.add(value)
         return value
 
-    def combine(self, name: str, a: Value, b: Value, builder: Builder) -> Value:
-        """An op on two values that are each [channels] or rank 0."""
-        a_type, b_type = tensor_type(a), tensor_type(b)
-        shape = a_type.shape or b_type.shape
-        a, b = (self.weight(builder.broadcast_to(each, shape)) for each in (a, b))
-        return self.weight(builder.value(name, a, b))
+    def combined(self, name: str, builder: Builder, *values: Value) -> Value:
+        """An op on values that are each [channels] or of rank 0."""
+        known = [each for each in map(_elements, values) if each is not None]
+        if len(known) == len(values):
+            return self.weight(builder.constant(REFERENCES[name](*known)))
+        shape = max((tensor_type(each).shape for each in values), key=len)
+        spread = (self.weight(builder.broadcast_to(each, shape)) for each in values)
+        return self.weight(builder.value(name, *spread))
 
     def scaled(self, contraction: Op, factor: Value, name: str, builder: Builder) -> Op:
         """The contraction with its weight scaled per output channel."""
         x, w = contraction.operands
-        type = tensor_type(w)
-        dimensions = (_weight_axis(contraction),) if tensor_type(factor).rank else ()
-        spread = builder.value("broadcast", factor, shape=type.shape, dimensions=dimensions)
-        scaled = self.weight(builder.value(name, w, self.weight(spread)))
+        scaled = self.weight(_scaled(w, factor, _weight_axis(contraction), name, builder))
         with builder.at(contraction.location):
             return builder.append(contraction.name, (x, scaled), (), contraction.attributes)
 
@@ -138,6 +166,55 @@ class _Folder:
             return source
         shape = (type.shape[axes[0]],)
         return self.weight(builder.value("reshape", source, shape=shape))
+
+
+def _scaled(w: Value, factor: Value, axis: int, name: str, builder: Builder) -> Value:
+    """A weight by a factor of rank 0, or of rank 1 along that axis."""
+    known, by = literal_of_value(w), _elements(factor)
+    if known is None or by is None or not known.size:
+        dimensions = (axis,) if tensor_type(factor).rank else ()
+        shape = tensor_type(w).shape
+        spread = builder.value("broadcast", factor, shape=shape, dimensions=dimensions)
+        return builder.value(name, w, spread)
+    scaled = _Scaled(known, by, axis, name)
+    at_once = known.nbytes <= _MOST_AT_ONCE
+    return builder.constant(Literal(scaled.make() if at_once else scaled, known.dtype))
+
+
+class _Scaled(Later):
+    """The elements of `weight` by a factor of rank 0, or of rank 1 along that axis."""
+
+    is_own = True
+
+    def __init__(self, weight: Literal, factor: Array, axis: int, name: str) -> None:
+        self.weight, self.shape, self.compute = weight, weight.shape, _FACTORS[name]
+        self.factors = factor.reshape(-1)
+        self.inner = prod(self.shape[axis + 1 :])  # elements that lie together and have one factor
+
+    def make(self) -> Array:
+        array = self.weight.own_array()
+        rows = (-1, self.factors.size, self.inner if self.factors.size > 1 else array.size)
+        flat = array.reshape(rows)  # NumPy is slow with many axes
+        with np.errstate(all="ignore"):
+            self.compute(flat, self.factors[:, None], out=flat)
+        return array
+
+    def parts(self) -> Iterator[Array]:
+        """The first elements alone, by which nearly all weights are told from equal ones."""
+        head = next(self.weight.parts()).reshape(-1)[:_HEAD]
+        rows = np.arange(head.size) // self.inner % self.factors.size
+        with np.errstate(all="ignore"):
+            yield self.compute(head, self.factors[rows])
+        if head.size < self.weight.size:
+            yield self.make().reshape(-1)[head.size :]
+
+
+def _elements(value: Value) -> Array | None:
+    """Those of a constant, maybe under a reshape to a row or to rank 0."""
+    while (op := defined_by(value, "reshape")) is not None:
+        value = op.operands[0]
+    literal = literal_of_value(value)
+    return None if literal is None else literal.array
 
 
 def _channel_of(op: Op) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,15 @@ import pytest
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.folding.fold_constants import fold_constants
-from ingot.compiler.graph.folding.fold_scales import fold_scales
+from ingot.compiler.graph.folding.fold_scales import fold_constant_scales, fold_scales
 from ingot.compiler.graph.folding.simplify import simplify
 from ingot.compiler.graph.forms.choose_layout import choose_layout
 from ingot.compiler.graph.forms.fuse_attention import fuse_attention
 from ingot.compiler.graph.forms.pack_weights import pack_weights
 from ingot.compiler.graph.forms.split_init import split_init
+from ingot.compiler.graph.ops import Constant
 from ingot.compiler.graph.passes import run_graph_passes
-from ingot.compiler.ir import Module, parse, to_text
+from ingot.compiler.ir import Later, Module, parse, to_text
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
 from tests.support.programs import Build, check_pass, constant, names, normal, program, run
@@ -74,6 +76,34 @@ def test_batch_norm_folds_into_the_weights(place: str) -> None:
     kinds = names(main)
     assert kinds["add"] == 1
     assert not {"mul", "div", "sub", "sqrt"} & set(kinds)
+
+
+@pytest.mark.parametrize("outputs", [3, 40])  # of which the weights are scaled at once, and later
+@pytest.mark.parametrize("place", ["convolution", "dot_general"])
+def test_scales_that_are_constants_are_in_the_weights_first(place: str, outputs: int) -> None:
+    def build(b: Builder, x: Any) -> Any:
+        if place == "convolution":
+            y = convolve(b, x, 0, outputs, 3)
+        else:
+            x = b.op("reshape", x, shape=(B, 2304))
+            w = constant(b, 1, 2304, outputs)
+            y = b.op("dot_general", x, w, lhs_contract=(1,), rhs_contract=(0,))
+        vectors = [spread(b, constant(b, seed, outputs), y, 1) for seed in range(2, 7)]
+        y = b.op("sub", b.op("add", y, vectors[0]), vectors[1])
+        y = b.op("div", b.op("mul", y, vectors[2]), vectors[3])
+        return b.op("sub", vectors[4], b.op("mul", y, b.full(3, "f32", y.type.shape)))
+
+    module = program(build, "f32[b,64,6,6]")
+    after = check_pass(
+        (fold_constant_scales, eliminate_dead_code), module, normal(0, 2, 64, 6, 6), tolerance=1e-5
+    )
+    kinds = {"constant": 2, place: 1, "broadcast": 1, "add": 1, "return": 1}
+    assert names(after) - Counter(reshape=1) == kinds
+    weight = next(op for op in after.functions["main"].block.ops if op.name == "constant")
+    literal = Constant.of(weight).value
+    assert isinstance(literal.stored, Later) == (literal.nbytes > 1 << 16)
+    parts = np.concatenate([part.reshape(-1) for part in literal.parts()])
+    np.testing.assert_array_equal(parts, literal.array.reshape(-1))
 
 
 def test_a_value_with_other_readers_keeps_its_scale() -> None:

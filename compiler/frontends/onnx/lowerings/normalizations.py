@@ -7,6 +7,7 @@ in f32 and rounded once, which is what `stash_type` = 1 asks for.
 from __future__ import annotations
 
 from ingot.compiler.frontends.normalizing import (
+    by_statistics,
     center,
     inverse_deviation,
     mean,
@@ -35,11 +36,9 @@ def batch_normalization(node: Node) -> Value | tuple[Value | None, ...]:
     scale, bias, mean, variance = (
         node.agree(widen(node, node.input(index)), channels) for index in range(1, 5)
     )
-    epsilon = node.fill(node.number("epsilon", 1e-5), like=variance)
-    factor = node.op("div", scale, node.op("sqrt", node.op("add", variance, epsilon)))
-    summand = node.op("sub", bias, node.op("mul", mean, factor))
-    column = (1, *shape_of(scale), *[1] * (type_of(x).rank - 1 - len(channels)))
-    return narrow(node, scale_and_shift(node, x, factor, summand, column), node.input(0))
+    epsilon = node.number("epsilon", 1e-5)
+    result = by_statistics(node, x, scale, bias, mean, variance, epsilon)
+    return narrow(node, result, node.input(0))
 
 
 def _batch_normalization_in_training(node: Node) -> tuple[Value | None, ...]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import (
+    by_statistics,
     center,
     inverse_deviation,
     narrow,
@@ -17,7 +16,7 @@ from ingot.compiler.frontends.normalizing import (
     widen,
 )
 from ingot.compiler.frontends.torch.lowering import TRAINING, Context, lowering
-from ingot.compiler.graph.rewriter import defined_by, literal_of_value
+from ingot.compiler.graph.rewriter import defined_by
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import DType
@@ -211,43 +210,9 @@ def _by_statistics(
     c: Context, x: Value, weight: Value | None, bias: Value | None, mean: Value | None,
     variance: Value | None, eps: float,
 ) -> Value:  # fmt: skip
-    """One factor and one summand per channel, which fold into a convolution."""
     if mean is None or variance is None:
         raise UnsupportedNode("it has no running statistics: build it with track_running_stats")
-    wide = widen(c, x)
-    element = type_of(wide).dtype
-    column = (1, *shape_of(mean), *[1] * (type_of(x).rank - 2))
-    known = _known_factors((weight, bias, mean, variance), eps, element)
-    if known:
-        factor, summand = (c.constant(each.reshape(column), element) for each in known)
-    else:
-        spread = c.convert(variance, element)
-        deviation = c.op("sqrt", c.op("add", spread, c.fill(eps, like=spread)))
-        scale = c.fill(1, like=deviation) if weight is None else c.convert(weight, element)
-        factor = c.op("div", scale, deviation)
-        summand = c.op("mul", c.op("neg", c.convert(mean, element)), factor)
-        if bias is not None:
-            summand = c.op("add", summand, c.convert(bias, element))
-    return narrow(c, scale_and_shift(c, wide, factor, summand, column), x)
-
-
-def _known_factors(
-    given: Sequence[Value | None], eps: float, element: DType
-) -> list[np.ndarray[Any, Any]]:
-    """The factors and the summands where weight, bias, mean and variance are constants of that
-    dtype, which takes less time than ops that fold; none where they are not."""
-    arrays: list[Any] = []
-    for each in given:
-        literal = None if each is None else literal_of_value(each)
-        if each is not None and (literal is None or literal.dtype is not element):
-            return []
-        arrays.append(None if literal is None else literal.array)
-    weight, bias, mean, variance = arrays
-    with np.errstate(all="ignore"):
-        deviation = np.sqrt(variance + element.numpy.type(eps))
-        factor = (1 if weight is None else weight) / deviation
-        summand = -mean * factor
-        return [factor, summand if bias is None else summand + bias]
+    return narrow(c, by_statistics(c, widen(c, x), weight, bias, mean, variance, eps), x)
 
 
 @lowering("aten.linalg_vector_norm.default", "aten.norm.ScalarOpt_dim", "aten.norm.Scalar",

@@ -59,28 +59,29 @@ def test_a_program_compiles_from_every_form(tmp_path: Path) -> None:
     np.testing.assert_allclose(doubled, np.tanh(2 * x[0]), rtol=1e-6)
 
 
-CHLO = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
-  %y = chlo.erf %x : tensor<2xf32> -> tensor<2xf32>
-  return %y : tensor<2xf32> }"""
+QUANTISED = "tensor<4x!quant.uniform<i8:f32, SCALE:3>>"
 
 
 @pytest.mark.slow
-def test_text_has_quantised_types() -> None:
-    """Those of a dialect that jaxlib does not register where it parses modules."""
+def test_text_has_quantised_types_beside_ops_of_chlo() -> None:
+    """Types of a dialect that jaxlib does not register where it parses modules."""
     text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
       %q = stablehlo.uniform_quantize %x
-        : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, SCALE:3>>
-      %y = stablehlo.uniform_dequantize %q
-        : (tensor<4x!quant.uniform<i8:f32, SCALE:3>>) -> tensor<4xf32>
-      return %y : tensor<4xf32> }"""
+        : (tensor<4xf32>) -> QUANTISED
+      %y = stablehlo.uniform_dequantize %q : (QUANTISED) -> tensor<4xf32>
+      return %y : tensor<4xf32> }""".replace("QUANTISED", QUANTISED)
     x = np.array([0.6, -1.2, 99, -99], np.float32)
     (found,) = interpret(read_source(text.replace("SCALE", "0.5")), "main", [x])
     np.testing.assert_array_equal(found, np.array([0.5, -1, 62, -65.5], np.float32))
     with pytest.raises(ingot.CompileError, match=r"scale 0\.0.* out of"):
         read_source(text.replace("SCALE", "0.0"))
-    other = f"// no !quant.uniform\n{CHLO}"
-    (found,) = interpret(read_source(other), "main", [x[:2]])
-    np.testing.assert_allclose(found, [0.604, -0.910], atol=1e-3)
+    doubled = "%q = chlo.broadcast_add %p, %p : (Q, Q) -> Q".replace("Q", QUANTISED)
+    both = text.replace("%q =", "%p =").replace("%y =", f"{doubled}\n%z =")
+    both = both.replace("return", "%y = chlo.erf %z : tensor<4xf32> -> tensor<4xf32>\nreturn")
+    (found,) = interpret(read_source(both.replace("SCALE", "0.5")), "main", [x])
+    np.testing.assert_allclose(
+        found, jax.scipy.special.erf(np.array([1, -2, 62, -65.5])), rtol=1e-6
+    )
 
 
 def test_the_command_takes_text(tmp_path: Path) -> None:

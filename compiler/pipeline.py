@@ -73,6 +73,7 @@ from ingot.compiler.targets.target import Building, Target, building_objects, ch
 from ingot.compiler.vm import convert as vm_convert
 from ingot.compiler.vm.build_module import TargetCode, build_module
 from ingot.hal.errors import CompileError, Error
+from ingot.hal.freed_memory import return_freed_memory
 from ingot.hal.header import constants, read
 from ingot.hal.options import checked_options
 
@@ -342,6 +343,7 @@ def _finish(
     versions: Mapping[str, int] | None = None,
 ) -> Module:
     """The levels below, for each target, and the file."""
+    return_freed_memory()  # of weights that passes have looked at
     data, targets = ProgramData(), choice.targets(module)
     made: list[DebugTarget] = []
     for target in targets:

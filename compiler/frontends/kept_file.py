@@ -28,7 +28,7 @@ LARGE = 1 << 16
 """Bytes of the longest tensor that is read when it is seen, once."""
 
 
-_PART, _FIRST = 1 << 20, 1 << 12
+_PART, _FIRST = 1 << 18, 1 << 12
 """Bytes that are read at a time of what is written as it is. The first ones are fewer: they tell
 nearly all weights from those whose elements are equal."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from ingot.compiler.graph.builder import tensor_type
 from ingot.compiler.graph.interpreter import evaluate_op, padded_count
-from ingot.compiler.graph.ops import lookup
+from ingot.compiler.graph.moved_axes import MovedAxes
+from ingot.compiler.graph.ops import Transpose, lookup
 from ingot.compiler.graph.references.numbers import Array
 from ingot.compiler.graph.rewriter import literal_of_value, tensor_ops
 from ingot.compiler.ir import Function, Later, Op, Value, clone_op
@@ -119,14 +120,39 @@ class _Computed(Later):
         self.shape = known_dims(tensor_type(value).shape)
 
     def make(self) -> Array:
+        return next(self.parts()).reshape(self.shape)
+
+    def parts(self) -> Iterator[Array]:
+        at = len(self.ops)
+        while at > 0 and _is_move(self.ops[at - 1], self.ops[at:]):
+            at -= 1
+        if at == len(self.ops):
+            yield self._evaluated(self.ops, self.value)
+            return
+        moved = MovedAxes(self._evaluated(self.ops[:at], self.ops[at].operands[0]))
+        for op in self.ops[at:]:
+            if isinstance(op.attributes, Transpose):
+                moved.transpose(op.attributes.permutation)
+            else:
+                moved.reshape(known_dims(tensor_type(op.result).shape))
+        yield moved.array
+
+    def _evaluated(self, ops: Sequence[Op], value: Value) -> Array:
         arrays: dict[Value, Array] = {}
-        for op, last_used in _last_uses(self.ops):
+        for op, last_used in _last_uses(ops):
             made = evaluate_op(op, [arrays[operand] for operand in op.operands])
             arrays.update(zip(op.results, made, strict=True))
             for operand in last_used:
                 del arrays[operand]
             del made
-        return arrays[self.value]
+        return arrays[value]
+
+
+def _is_move(op: Op, later: Sequence[Op]) -> bool:
+    """Whether an op moves elements for the first of later ones alone."""
+    reads = [operand for each in later for operand in each.operands]
+    is_read = not later or (reads.count(op.result) == 1 and later[0].operands[0] is op.result)
+    return op.name in ("reshape", "transpose") and is_read
 
 
 def _last_uses(ops: Sequence[Op]) -> list[tuple[Op, set[Value]]]:

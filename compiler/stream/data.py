@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Any
@@ -30,7 +31,7 @@ ALIGNMENT = 64
 
 _SHARED_LENGTH = 1 << 16  # constants up to this many bytes are stored once if equal
 
-_PART = 1 << 20  # bytes of an array that are copied at a time, where they do not lie in order
+_PART = 1 << 18  # bytes of an array that are copied at a time, where they do not lie in order
 
 Bytes = bytes | memoryview
 
@@ -101,9 +102,11 @@ class ConstantPool:
     def add(self, literal: Literal) -> tuple[int, int]:
         """The offset and length of the literal's bytes, one element after the other."""
         length = literal.nbytes
-        small = length <= _SHARED_LENGTH
-        data: bytes | Literal = literal.array.tobytes() if small else literal
-        key: object = data if small else id(literal.stored)
+        data: Bytes | Literal = literal
+        key: object = id(literal.stored)
+        if length <= _SHARED_LENGTH:
+            data = literal.array.reshape(-1).view(np.uint8).data
+            key = hashlib.sha256(data).digest()
         if key not in self._offsets:
             offset = -(-self._length // ALIGNMENT) * ALIGNMENT
             self._chunks.append(Chunk(offset, data))

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ingot.compiler.ir import Literal
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.stream.data import Bytes, Constants
@@ -22,6 +23,7 @@ from ingot.compiler.vm.contents import (
 )
 from ingot.compiler.vm.strings import encoded
 from ingot.hal import spec
+from ingot.hal.freed_memory import return_freed_memory
 from ingot.hal.lz4 import compress, variant_mark
 from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.value_kind import code_of_kind
@@ -108,6 +110,7 @@ def _file(sections: Sequence[_Section], fields: dict[str, Any]) -> ModuleBytes:
     for section in sections:
         starts.append(_round_up(end, alignment))
         end = starts[-1] + section.length
+    return_freed_memory()  # the file is the largest piece of it
     return ModuleBytes.filled(end, lambda room: _fill(room, sections, starts, fields))
 
 
@@ -363,6 +366,8 @@ def _constant_pieces(constants: Constants) -> Iterable[Bytes]:
     for chunk in constants.chunks:
         yield bytes(chunk.offset - position)
         yield from chunk.parts()
+        if isinstance(chunk.data, Literal):  # which was large, and made here
+            return_freed_memory()
         position = chunk.offset + chunk.length
     yield bytes(constants.length - position)
 

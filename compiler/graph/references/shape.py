@@ -58,11 +58,10 @@ def _pad(
         0 if dim == 0 else dim + (dim - 1) * step
         for dim, step in zip(x.shape, interior, strict=True)
     )
-    spread = np.full(inside, value, x.dtype)
-    spread[tuple(slice(None, None, step + 1) for step in interior)] = x
     room = [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)]
     grown = np.full([a + dim + b for (a, b), dim in zip(room, inside, strict=True)], value, x.dtype)
-    grown[tuple(slice(a, a + dim) for (a, _), dim in zip(room, inside, strict=True))] = spread
+    places = zip(room, inside, interior, strict=True)
+    grown[tuple(slice(a, a + dim, step + 1) for (a, _), dim, step in places)] = x
     cut = (
         slice(max(0, -a), size - max(0, -b))
         for a, b, size in zip(low, high, grown.shape, strict=True)

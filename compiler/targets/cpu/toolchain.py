@@ -211,6 +211,8 @@ class Build:
         def finish(progress: Callable[[int, int], None]) -> list[bytes]:
             with _telling():
                 objects = _finish(jobs, progress)
+            self._printed.clear()
+            self._kinds.clear()
             if any(job.cached is None for job in jobs):
                 self.cache.trim(GREATEST_CACHE)
             return objects

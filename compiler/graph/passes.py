@@ -22,6 +22,7 @@ from ingot.compiler.graph.forms.choose_winograd import choose_winograd
 from ingot.compiler.graph.forms.fuse_attention import fuse_attention
 from ingot.compiler.graph.forms.fuse_scales import fuse_scales
 from ingot.compiler.graph.forms.multiply_codes import multiply_codes
+from ingot.compiler.graph.forms.multiply_pixels import multiply_pixels
 from ingot.compiler.graph.forms.nest_concatenates import nest_concatenates
 from ingot.compiler.graph.forms.pack_weights import pack_weights
 from ingot.compiler.graph.forms.round_factors import round_factors
@@ -57,6 +58,7 @@ GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
     fold_scales,
     fuse_attention,
     eliminate_dead_code,
+    multiply_pixels,
     choose_layout,
     simplify,
     eliminate_dead_code,

@@ -43,6 +43,19 @@ WHOLE = {
     ),
     **dict.fromkeys(("wpe", "positions_embed", "model.embed_positions"), "position_embd"),
     "model.layer_norm": "output_norm",
+    **{
+        f"embeddings.{own}": other
+        for own, other in {
+            "word_embeddings": "token_embd",
+            "tok_embeddings": "token_embd",
+            "position_embeddings": "position_embd",
+            "token_type_embeddings": "token_types",
+            "LayerNorm": "token_embd_norm",
+            "norm": "token_embd_norm",
+        }.items()
+    },
+    **dict.fromkeys(("final_norm", "norm"), "output_norm"),
+    "embed_tokens": "token_embd",
     "output_projection": "output",
     "norm_f": "output_norm",
     **dict.fromkeys(("ln_f", "gpt_neox.final_layer_norm", "model.final_layer_norm"), "output_norm"),
@@ -101,6 +114,17 @@ LAYER = {
     "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
     "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "self_attn.kv_b_proj": "attn_kv_b",
+    **{f"attention.self.{kind}": f"attn_{kind[0]}" for kind in ("query", "key", "value")},
+    "attention.output.dense": "attn_output",
+    "attention.output.LayerNorm": "attn_output_norm",
+    "intermediate.dense": "ffn_up",
+    "output.dense": "ffn_down",
+    "output.LayerNorm": "layer_output_norm",
+    "attn_norm": "attn_norm",
+    "attn.Wo": "attn_output",
+    "mlp_norm": "ffn_norm",
+    "mlp.Wi": "ffn_up",
+    "mlp.Wo": "ffn_down",
     **{
         f"self_attn.indexer.{own}": f"indexer.{other}"
         for own, other in {
@@ -251,7 +275,8 @@ OF_LAYER = re.compile(r"model\.layers\.(\d+)\.(.*)")
 
 
 _LAYERS = re.compile(
-    r"^((transformer\.)?(h|blocks)|gpt_neox\.layers|(model\.)?decoder\.layers|backbone\.layers)\."
+    r"^((transformer\.)?(h|blocks)|gpt_neox\.layers|(model\.)?decoder\.layers|backbone\.layers|"
+    r"((bert|roberta)\.)?encoder\.layer|layers)\."
 )
 _LANGUAGE = re.compile(r"^(model\.)?language_model\.(model\.|(?=lm_head))?")
 
@@ -261,6 +286,7 @@ def plain_name(name: str) -> str:
     "model.norm.weight" of "model.language_model.norm.weight"."""
     name = _LAYERS.sub("model.layers.", name).removeprefix("transformer.")
     name = re.sub(r"^((model\.)?decoder|biogpt)\.", "model.", name)
+    name = re.sub(r"^(bert|roberta|model)\.(?=embeddings\.|final_norm\.)", "", name)
     match = _LANGUAGE.match(name)
     if not match:
         return name

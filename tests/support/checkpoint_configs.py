@@ -518,3 +518,18 @@ MODELS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "qwen3 experts": ("Qwen3Moe", {**_MOE, "head_dim": 16, "norm_topk_prob": True}),
 }
 """The class of each and its options beyond `SIZES`."""
+
+_NO_GROUPS = {key: value for key, value in SIZES.items() if key != "num_key_value_heads"}
+_OF_BERT = {**_NO_GROUPS, "hidden_act": "gelu", "type_vocab_size": 2}
+ENCODERS: dict[str, tuple[str, Mapping[str, Any], str]] = {
+    "bert": ("Bert", _OF_BERT, "cls_token"),
+    "xlm-roberta": ("XLMRoberta", {**_OF_BERT, "pad_token_id": 1}, "mean_tokens"),
+    "modernbert": (
+        "ModernBert",
+        {**_NO_GROUPS, "num_hidden_layers": 4, "local_attention": 4, "pad_token_id": 0,
+         "cls_token_id": 0, "sep_token_id": 1},
+        "mean_tokens",
+    ),
+    "qwen3": ("Qwen3", {**SIZES, "head_dim": 16}, "lasttoken"),
+}  # fmt: skip
+"""Models that make vectors of texts, and by which mode."""

@@ -21,6 +21,10 @@ EXPECTED = Path(__file__).parents[1] / "compiler/frontends/checkpoint/transforme
 """By model: the logits behind the fifth and the last of IDS, f32[2, vocabulary]; under the name
 with .json the config and the shapes of its tensors."""
 
+ENCODED = EXPECTED.with_name("encoders.npz")
+"""As EXPECTED, of ENCODERS: the vectors of the texts in PARTS, f32[3, width]."""
+PARTS = (slice(0, 4), slice(4, 5), slice(0, 9))
+
 _LESS_ONE = ("vaultgemma", "gemma", "gemma2", "gemma3", "gemma3 of images")
 """Models whose weights of norms are near 0."""
 
@@ -67,10 +71,17 @@ def weights_of(name: str, shapes: Mapping[str, list[int]]) -> dict[str, Array]:
     for name in sorted(shapes):
         shape = shapes[name]
         values = random.normal(0, 0.1 if len(shape) < 2 else shape[-1] ** -0.5, shape)
-        is_factor = "norm" in name and not is_less_one
+        is_factor = "norm" in name.lower() and not is_less_one
         values += len(shape) == 1 and (is_factor or name.endswith(("scale", "scalar")))
         weights[name] = values.astype(ml_dtypes.bfloat16).astype(np.float32)
     return weights
+
+
+def write_pooling(folder: Path, mode: str) -> None:
+    """Write how tokens become a vector, as sentence-transformers does."""
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    given = {"word_embedding_dimension": 64, "pooling_mode_max_tokens": False, mode: True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(given))
 
 
 def write_folder(

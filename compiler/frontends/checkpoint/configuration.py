@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite, log, prod
+from pathlib import Path
 from typing import Any
 
 from ingot.compiler.frontends.checkpoint.model_types import (
@@ -21,8 +22,8 @@ from ingot.compiler.frontends.checkpoint.of_layers import (
 from ingot.compiler.frontends.gguf.architectures import Architecture
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_keys
 from ingot.compiler.frontends.gguf.keys import Keys, shown
-from ingot.hal.checkpoint import Checkpoint
-from ingot.hal.errors import CompileError
+from ingot.hal.checkpoint import Checkpoint, read_json
+from ingot.hal.errors import CompileError, DataLoss, NotFound
 
 __all__ = ["MODEL_TYPES", "read_config", "text_config"]
 
@@ -99,7 +100,7 @@ _OTHER_NAMES = {
     "embedding_length": ("hidden_size", "n_embd", "d_model"),
     "context_length": ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length"),
     "attention.head_count": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
-    "attention.sliding_window": ("sliding_window", "window_size"),
+    "attention.sliding_window": ("local_attention", "sliding_window", "window_size"),
     "attention.head_count_kv": ("num_key_value_heads", "num_kv_heads"),
     "use_parallel_residual": ("use_parallel_residual", "parallel_attn"),
     "embedding_scale": ("embedding_multiplier", "scale_emb"),
@@ -178,6 +179,7 @@ def read_config(folder: Checkpoint) -> Configuration:
     local, rope = _rope_of(config)
     if type(config.get("head_dim")) is int:
         _with_alpha(rope, config["head_dim"])
+    config = {**config, **_pooling_of(folder)}
     flat = {**config, **{f"{_SHOWN_ROPE}{key}": value for key, value in rope.items()}}
     names = _names_of(name, config)
     _settle(name, config, names, flat)
@@ -223,6 +225,26 @@ def read_config(folder: Checkpoint) -> Configuration:
     return _with_attention_factor(made, rope)
 
 
+_POOLING = "pooling_mode in 1_Pooling/config.json"
+_MODE = "pooling_mode_"
+_POOLINGS = {"mean_tokens": 1, "cls_token": 2, "lasttoken": 3}
+
+
+def _pooling_of(folder: Checkpoint) -> dict[str, Any]:
+    """How tokens become a vector, which sentence-transformers keeps in a folder beside; 0 for what
+    is not known."""
+    path = Path(folder.path) / "1_Pooling" / "config.json"
+    if not path.is_file():
+        return {}
+    try:
+        given = read_json(path)
+    except (DataLoss, NotFound) as error:
+        raise CompileError(str(error)) from None
+    chosen = [key for key, value in given.items() if key.startswith(_MODE) and value is True]
+    kind = chosen[0].removeprefix(_MODE) if len(chosen) == 1 else ""
+    return {_POOLING: _POOLINGS.get(kind, 0)}
+
+
 def _settle(
     name: str, config: Mapping[str, Any], names: Mapping[str, str], flat: dict[str, Any]
 ) -> None:
@@ -238,6 +260,10 @@ def _settle(
     for key in ("time_step_rank", "mamba_dt_rank"):
         if config.get(key) == "auto" and type(config.get("hidden_size")) is int:
             flat[key] = -(-config["hidden_size"] // 16)
+    if MODEL_TYPES[name].is_encoder and MODEL_TYPES[name].first_position:
+        rows = config.get("max_position_embeddings")
+        if type(rows) is int:
+            flat["max_position_embeddings"] = rows - MODEL_TYPES[name].first_position
     if name == "falcon_mamba":
         flat["ssm.dt_b_c_rms"] = True
     is_scaled = config.get("mup_enabled") or (name == "biogpt" and config.get("scale_embedding"))
@@ -291,6 +317,7 @@ def _names_of(name: str, config: Mapping[str, Any]) -> dict[str, str]:
         names["attention.unit_heads"] = "use_qk_norm"
         names["attention.temperature_scale"] = "attn_scale"
         names["attention.temperature_length"] = "floor_scale"
+    names["pooling_type"] = _POOLING
     if name == "falcon_h1":
         names["logit_scale"] = "lm_head_multiplier"
     if "logits_scaling" in config:
@@ -349,7 +376,7 @@ def _rope_of(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The base of layers with windows, if it is another, and what is said of rotations."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     rope = rope if isinstance(rope, dict) else {"rope_type": rope}
-    local = config.get("rope_local_base_freq")
+    local = config.get("rope_local_base_freq", config.get("local_rope_theta"))
     if isinstance(rope.get("full_attention"), dict):
         window = rope.get(_WINDOW)
         local = window.get("rope_theta", local) if isinstance(window, dict) else local
@@ -361,8 +388,9 @@ def _rope_of(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     for key in ("rope_theta", "original_max_position_embeddings"):
         if config.get(key) is not None:
             rope.setdefault(key, config[key])
-    if config.get("rotary_emb_base") is not None:
-        rope.setdefault("rope_theta", config["rotary_emb_base"])
+    for key in ("rotary_emb_base", "global_rope_theta"):
+        if config.get(key) is not None:
+            rope.setdefault("rope_theta", config[key])
     return local, rope
 
 

@@ -75,6 +75,11 @@ MODEL_TYPES = {
     "gptj": replace(ARCHITECTURES["phi2"], is_interleaved=True),
     "falcon": replace(ARCHITECTURES["falcon"], joins_heads=True),
     "biogpt": replace(ARCHITECTURES["gpt2"], first_position=2),
+    "bert": ARCHITECTURES["bert"],
+    **dict.fromkeys(
+        ("roberta", "xlm-roberta", "camembert"), replace(ARCHITECTURES["bert"], first_position=2)
+    ),
+    "modernbert": replace(ARCHITECTURES["modern-bert"], local_rope_base=10000.0),
     "openai-gpt": replace(ARCHITECTURES["gpt2"], norms_sums=True, has_products_in_columns=True),
     "opt": replace(ARCHITECTURES["gpt2"], first_position=2),
     "bitnet": ARCHITECTURES["bitnet"],

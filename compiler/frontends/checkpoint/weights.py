@@ -46,6 +46,9 @@ _OTHERWISE = {
 }
 """What models have otherwise."""
 
+_HEADS = ("pooler.", "bert.pooler.", "roberta.pooler.", "cls.", "head.", "decoder.", "lm_head.")
+_HEADS += ("embeddings.position_ids",)
+"""And those that make other things than vectors."""
 _OTHER_PARTS = ("vision", "visual", "multi_modal_projector", "embed_vision", "audio", "embed_audio")
 """How names of tensors begin that make tokens of images and sounds."""
 
@@ -69,6 +72,8 @@ class Renamed:
         tied = bool(config.get("tie_word_embeddings", self.is_gemma or c.name.startswith("cohere")))
         for name, tensor in tensors.items():
             plain = plain_name(name)
+            if c.pooling and plain.startswith(_HEADS):
+                continue
             if is_unused(name) or (tied and plain in ("lm_head.weight", "embed_out.weight")):
                 continue
             if has_parts and name.removeprefix("model.").startswith(_OTHER_PARTS):

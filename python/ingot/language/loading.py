@@ -118,6 +118,7 @@ def _files(path: str | os.PathLike[str]) -> Iterator[str]:
     """The names, sizes and times of a file, or of those of a folder, with where it lies."""
     yield os.path.realpath(path)
     names = sorted(os.listdir(path)) if os.path.isdir(path) else [""]
+    names += [os.path.join(name, "config.json") for name in names if name == "1_Pooling"]
     for name in names:
         with suppress(OSError):  # the compiler tells
             status = os.stat(os.path.join(path, name) if name else path)

@@ -1,4 +1,4 @@
-"""Writes transformers.npz, what transformers makes of the models of
+"""Writes transformers.npz and encoders.npz, what transformers makes of the models of
 `tests/support/checkpoint_configs.py`, and peft.npz, what PEFT makes of some with adapters.
 
 Needs torch, transformers and peft (5.23 and 0.21 made the files); run from the root of the
@@ -17,11 +17,13 @@ import torch
 import transformers
 
 from tests.support.adapters import write_peft
-from tests.support.checkpoint_configs import MODELS
+from tests.support.checkpoint_configs import ENCODERS, MODELS
 from tests.support.checkpoints import (
     ADAPTED,
+    ENCODED,
     EXPECTED,
     IDS,
+    PARTS,
     WITH_ADAPTERS,
     adapter_of,
     options_of,
@@ -54,6 +56,30 @@ def _described(name: str, folder: Any) -> tuple[str, Any]:
     return json.dumps({"config": written, "shapes": shapes}), logits[[4, 8]]
 
 
+def _encoded(name: str, folder: Any) -> tuple[str, Any]:
+    kind, options, mode = ENCODERS[name]
+    config = getattr(transformers, f"{kind}Config")(**options)
+    transformers.AutoModel.from_config(config).save_pretrained(folder)
+    from safetensors.numpy import load_file
+
+    shapes = {
+        key: list(each.shape) for key, each in load_file(folder / "model.safetensors").items()
+    }
+    written = json.loads((folder / "config.json").read_text())
+    write_folder(folder, written, weights_of(name, shapes))
+    model = transformers.AutoModel.from_pretrained(
+        folder, attn_implementation="eager", dtype=torch.float32
+    )
+    vectors = []
+    for part in PARTS:
+        with torch.no_grad():
+            ids = torch.tensor(IDS[None, part].astype(np.int64))
+            rows = model(ids).last_hidden_state[0].numpy()
+        every = {"cls_token": rows[0], "lasttoken": rows[-1], "mean_tokens": rows.mean(0)}
+        vectors.append(every[mode])
+    return json.dumps({"config": written, "shapes": shapes}), np.array(vectors)
+
+
 def _adapted(name: str, folder: Any) -> Any:
     from peft import PeftModel
 
@@ -81,6 +107,11 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 adapted[name] = _adapted(name, Path(folder))
     np.savez_compressed(ADAPTED, **adapted)
+    encoded = {}
+    for name in ENCODERS:
+        with tempfile.TemporaryDirectory() as folder:
+            encoded[f"{name}.json"], encoded[name] = _encoded(name, Path(folder))
+    np.savez_compressed(ENCODED, **encoded)
     with np.load(EXPECTED) as before:
         found = {name: before[name] for name in before if name.removesuffix(".json") in MODELS}
     for name in sys.argv[1:] or [name for name in MODELS if name not in found]:

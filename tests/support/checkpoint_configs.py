@@ -531,5 +531,11 @@ ENCODERS: dict[str, tuple[str, Mapping[str, Any], str]] = {
         "mean_tokens",
     ),
     "qwen3": ("Qwen3", {**SIZES, "head_dim": 16}, "lasttoken"),
+    "gemma3 of both sides": (
+        "Gemma3Text",
+        {**SIZES, **_GEMMA, "num_hidden_layers": 6, "sliding_window": 4,
+         "use_bidirectional_attention": True},
+        "mean_tokens",
+    ),
 }  # fmt: skip
 """Models that make vectors of texts, and by which mode."""

@@ -25,7 +25,7 @@ ENCODED = EXPECTED.with_name("encoders.npz")
 """As EXPECTED, of ENCODERS: the vectors of the texts in PARTS, f32[3, width]."""
 PARTS = (slice(0, 4), slice(4, 5), slice(0, 9))
 
-_LESS_ONE = ("vaultgemma", "gemma", "gemma2", "gemma3", "gemma3 of images")
+_LESS_ONE = ("gemma3 of both sides", "vaultgemma", "gemma", "gemma2", "gemma3", "gemma3 of images")
 """Models whose weights of norms are near 0."""
 
 ADAPTED = EXPECTED.with_name("peft.npz")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite, log, prod
@@ -227,6 +229,7 @@ def read_config(folder: Checkpoint) -> Configuration:
 
 _POOLING = "pooling_mode in 1_Pooling/config.json"
 _MODE = "pooling_mode_"
+_BEHIND = re.compile(r"\d+_(?!Pooling$|Normalize$).+")  # folders of further modules
 _POOLINGS = {"mean_tokens": 1, "cls_token": 2, "lasttoken": 3}
 
 
@@ -236,6 +239,12 @@ def _pooling_of(folder: Checkpoint) -> dict[str, Any]:
     path = Path(folder.path) / "1_Pooling" / "config.json"
     if not path.is_file():
         return {}
+    behind = [each for each in sorted(os.listdir(folder.path)) if _BEHIND.fullmatch(each)]
+    if behind:
+        raise CompileError(
+            f"the model in '{folder.path}' has {behind[0][:60]!r} behind its pooling, which is not "
+            "supported: expected 1_Pooling, and perhaps a norm"
+        )
     try:
         given = read_json(path)
     except (DataLoss, NotFound) as error:
@@ -266,6 +275,8 @@ def _settle(
             flat["max_position_embeddings"] = rows - MODEL_TYPES[name].first_position
     if name == "falcon_mamba":
         flat["ssm.dt_b_c_rms"] = True
+    if config.get("use_bidirectional_attention") or config.get("is_causal") is False:
+        flat["attention.causal"] = False
     is_scaled = config.get("mup_enabled") or (name == "biogpt" and config.get("scale_embedding"))
     if is_scaled and type(config.get("hidden_size")) is int:
         flat["embedding_multiplier"] = config["hidden_size"] ** 0.5

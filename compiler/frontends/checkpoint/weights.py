@@ -46,8 +46,10 @@ _OTHERWISE = {
 }
 """What models have otherwise."""
 
-_HEADS = ("pooler.", "bert.pooler.", "roberta.pooler.", "cls.", "head.", "decoder.", "lm_head.")
-_HEADS += ("embeddings.position_ids",)
+_HEADS = (
+    *("pooler.", "bert.pooler.", "roberta.pooler.", "cls.", "head.", "decoder.", "lm_head."),
+    "embeddings.position_ids",
+)
 """And those that make other things than vectors."""
 _OTHER_PARTS = ("vision", "visual", "multi_modal_projector", "embed_vision", "audio", "embed_audio")
 """How names of tensors begin that make tokens of images and sounds."""

@@ -63,6 +63,11 @@ def test_the_way_to_a_vector_must_be_known(tmp_path: Path) -> None:
             write_pooling(tmp_path, mode)
         with pytest.raises(ingot.CompileError, match=f"1_Pooling/config.json' is {found}, expec"):
             import_checkpoint(tmp_path)
+    (tmp_path / "2_Normalize").mkdir()
+    (tmp_path / "3_Dense").mkdir()
+    with pytest.raises(ingot.CompileError, match="has '3_Dense' behind its pooling, which is not"):
+        import_checkpoint(tmp_path)
+    (tmp_path / "3_Dense").rmdir()
     (tmp_path / "1_Pooling" / "config.json").write_text("{")
     with pytest.raises(ingot.CompileError, match="1_Pooling"):
         import_checkpoint(tmp_path)

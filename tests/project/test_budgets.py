@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
     "compiler/dispatch": 2265,
-    "compiler/frontends": 42790,
+    "compiler/frontends": 42891,
     "compiler/graph": 11645,
     "compiler/ir": 2320,
     "compiler/kernels": 16580,

@@ -101,6 +101,8 @@ def lowering(*names: str, view: bool | None = None) -> Callable[[_Function], _Fu
 def functional_op(name: str) -> str:
     """The op that makes what one such as `aten.add_.Tensor` writes; "" if it is none of these, or
     changes the axes of its argument, which others that share its elements do not see."""
+    if name == "prims.copy_to.default":
+        return "aten.copy.default"
     match = re.fullmatch(r"(aten\.\w*[a-z0-9])_(\.\w+)", name)
     return "".join(match.groups()) if match and match[1] not in _TURNED else ""
 

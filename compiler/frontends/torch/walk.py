@@ -49,6 +49,7 @@ from ingot.hal.spec import dtype
 __all__ = ["Walk"]
 
 _PREFIX = "torch.ops."
+_DECOMPOSED = ("aten.", "export.", "torch._functorch.")  # ops that torch may make others of
 _MAY_COPY = ("reshape", "ravel", "reshape_as", "flatten", "contiguous", "_reshape_alias")
 _MALFORMED = (
     ArithmeticError,
@@ -387,7 +388,7 @@ def _functional(target: str) -> tuple[str, bool]:
     if name in LOWERINGS or name in COMPLEX:
         return name, True
     reason = REFUSED.get(target)
-    if reason is None and target.startswith(("aten.", "export.")):
+    if reason is None and target.startswith(_DECOMPOSED):
         reason = (
             "the op is not supported; save what the exported program's run_decompositions() gives, "
             "or rewrite the layer with other ops"

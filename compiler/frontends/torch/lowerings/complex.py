@@ -9,6 +9,7 @@ from typing import Any
 from ingot.compiler.frontends.complex_numbers import BINARY, UNARY, Complex, Parts, absolute
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.fourier import fitted, over_axes, to_real
+from ingot.compiler.frontends.normalizing import mean
 from ingot.compiler.frontends.torch.complex_values import (
     COMPLEX,
     ComplexValue,
@@ -71,6 +72,25 @@ def power(c: Context, x: ComplexValue, exponent: Scalar | complex) -> ComplexVal
 @complex_lowering("aten.square.default")
 def square(c: Context, x: ComplexValue) -> ComplexValue:
     return _binary("multiply")(c, x, x)
+
+
+@complex_lowering("aten.rms_norm.default")
+def rms_norm(
+    c: Context, x: ComplexValue, shape: Sequence[Dim], weight: Operand | None = None,
+    eps: float | None = None,
+) -> ComplexValue:  # fmt: skip
+    """Of squares, which are complex numbers themselves, not of magnitudes."""
+    rank = type_of(x.real).rank
+    axes = list(range(rank - len(shape), rank))
+    real, imaginary = (mean(c, part, axes) for part in square(c, x).parts)
+    if eps is None:
+        eps = 2.0**-52 if type_of(real).dtype.bits == 64 else 2.0**-23
+    roots = UNARY["rsqrt"](
+        Complex(c.builder), (c.op("add", real, c.fill(eps, like=real)), imaginary)
+    )
+    whole = ComplexValue(*(c.broadcast_back(each, shape_of(x.real), axes) for each in roots))
+    result = _binary("multiply")(c, x, whole)
+    return result if weight is None else _binary("multiply")(c, result, weight)
 
 
 @complex_lowering("aten.reciprocal.default")
@@ -468,7 +488,7 @@ def _transform(kind: str, default: Sequence[int] | None) -> Callable[..., Any]:
 
     def lower(c: Context, x: Any, n: Any = None, dim: Any = None, norm: Any = None, *,
               s: Any = None) -> Any:  # fmt: skip
-        parts = x.parts if isinstance(x, ComplexValue) else (x, c.fill(0, like=x))
+        parts = _widened(c, x)  # of integers as of floats
         given, lengths = dim if dim is not None else default, n if s is None else s
         if given is None:
             rank = type_of(parts[0]).rank

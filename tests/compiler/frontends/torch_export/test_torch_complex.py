@@ -82,6 +82,8 @@ COMPLEX: dict[str, Callable[..., Any]] = {
         x[0, 0, 0, 0].prod(),
     ),
     "sizes": lambda x, w: (
+        torch.nn.functional.rms_norm(x, [6, 5], x[0, 0], 0.1),
+        torch.nn.functional.rms_norm(x[0], x.shape[-1:]),
         torch.linalg.vector_norm(x, 3, dim=(-2, -1)),
         x.norm(),
         torch.nn.functional.normalize(x, dim=1),

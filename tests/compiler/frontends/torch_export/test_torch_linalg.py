@@ -110,3 +110,5 @@ def test_matrices_without_elements_and_half_ones() -> None:
     check(lambda a: L.cholesky_ex(a), torch.zeros(2, 0, 0))
     check(lambda a: L.pinv(a, hermitian=True), drawn(2, 5, 5), near=1e-3)
     check(lambda a: (torch.fft.irfft(a), torch.fft.irfftn(a)), drawn(3, 4, 5))
+    whole = (9 * drawn(3, 4, 5)).long()
+    check(lambda a: (torch.fft.irfft2(a, norm="ortho"), torch.fft.irfft(a > 0)), whole)

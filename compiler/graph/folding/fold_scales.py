@@ -3,7 +3,8 @@
 `(contract(x, w) + b) * s + t` becomes `contract(x, w * s) + (b * s + t)` where w, s, b and
 t depend on constants and parameters only. Batch normalisation vanishes this way, whatever
 ops an importer spelled it with. Floats of 32 bits and more only: narrower ones would
-round the weights visibly.
+round the weights visibly. Of integers, whose sums wrap, shifts become one: a bias, and the
+sums of weights by which products of codes are too large.
 
 What is made of constants is a constant at once. So `fold_constant_scales`, which looks at nothing
 else, goes first: the passes behind it see none of the ops. It leaves weights that are decoded of
@@ -13,6 +14,7 @@ others to the passes that know them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -41,11 +43,13 @@ _MOST_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class _Affine:
-    """A value that is `contract(x, w) + shift`; `channel` is its axis of output channels."""
+    """A value that is `contract(x, w) + shift`, or `- shift` if `sign` is "sub"; `channel` is its
+    axis of output channels."""
 
     contraction: Op
     channel: int
     shift: Value | None  # [channels], or rank 0
+    sign: str = "add"
 
 
 def fold_scales(module: Module) -> Module:
@@ -86,9 +90,10 @@ class _Folder:
     def note_contraction(self, op: Op) -> None:
         type = tensor_type(op.result)
         weight = op.operands[1]
-        if weight not in self.weights or not type.dtype.is_float or type.dtype.bits < 32:
+        if weight not in self.weights or type.dtype.bits < 32:
             return
-        if any(tensor_type(operand).dtype is not type.dtype for operand in op.operands):
+        narrow = any(tensor_type(operand).dtype is not type.dtype for operand in op.operands)
+        if type.dtype.is_float and narrow:
             return
         self.note(op.result, self.uses.get(op.result, 0), op, None)
 
@@ -96,6 +101,8 @@ class _Folder:
         factor = self.per_channel(op.operands[1 - place], known.channel, builder)
         if factor is None:
             return None
+        if not tensor_type(op.result).dtype.is_float:
+            return self.merge(op, place, known, factor, builder)
         if op.name == "add" and known.shift is None:
             self.note(op.result, self.uses.get(op.result, 0), known.contraction, factor)
             return None
@@ -117,18 +124,39 @@ class _Folder:
             self.uses[contraction.result] = uses
             return [contraction.result]
         self.uses[contraction.result] = 1
+        return self.shifted(op, replace(known, contraction=contraction, shift=shift), builder)
+
+    def merge(
+        self, op: Op, place: int, known: _Affine, factor: Value, builder: Builder
+    ) -> Sequence[Value] | None:
+        """As `fold`, of integers."""
+        if op.name not in ("add", "sub") or (op.name == "sub" and place == 1):
+            return None
+        if known.shift is None:
+            uses = self.uses.get(op.result, 0)
+            self.note(op.result, uses, known.contraction, factor, op.name)
+            return None
+        name = "add" if op.name == known.sign else "sub"
+        shift = self.combined(name, builder, known.shift, factor)
+        return self.shifted(op, replace(known, shift=shift), builder)
+
+    def shifted(self, op: Op, affine: _Affine, builder: Builder) -> Sequence[Value]:
+        """What `op` becomes: `affine`, of which there is no value yet."""
+        assert affine.shift is not None
         shape = tensor_type(op.result).shape
-        dimensions = (known.channel,) if tensor_type(shift).rank else ()
-        spread = builder.value("broadcast", shift, shape=shape, dimensions=dimensions)
-        result = builder.value("add", contraction.result, spread)
-        self.uses[result] = uses
+        dimensions = (affine.channel,) if tensor_type(affine.shift).rank else ()
+        spread = builder.value("broadcast", affine.shift, shape=shape, dimensions=dimensions)
+        result = builder.value(affine.sign, affine.contraction.result, spread)
+        self.uses[result] = self.uses.get(op.result, 0)
         return [result]
 
-    def note(self, value: Value, uses: int, contraction: Op, shift: Value | None) -> None:
+    def note(
+        self, value: Value, uses: int, contraction: Op, shift: Value | None, sign: str = "add"
+    ) -> None:
         """Remember what `value` is, if nothing but one op reads it."""
         channel = _channel_of(contraction)
         if uses == 1 and channel is not None:
-            self.affine[value] = _Affine(contraction, channel, shift)
+            self.affine[value] = _Affine(contraction, channel, shift, sign)
 
     def weight(self, value: Value) -> Value:
         self.weights.add(value)

@@ -128,6 +128,30 @@ def test_narrow_floats_keep_their_scales() -> None:
     assert names(check_pass((fold_scales,), program(build, "f16[b,4]"), x))["mul"] == 1
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "left"),
+    [("add", "add", "add"), ("add", "sub", "add"), ("sub", "add", "sub"), ("sub", "sub", "sub")],
+)
+def test_shifts_of_integers_become_one(first: str, second: str, left: str) -> None:
+    most = np.iinfo(np.int32).max
+
+    def build(b: Builder, x: Any) -> Any:
+        w = b.constant(np.arange(20, dtype=np.int8).reshape(4, 5))
+        y = b.op(
+            "dot_general", x, w, lhs_contract=(1,), rhs_contract=(0,), dtype=dtype("i32")
+        )  # fmt: skip
+        shifts = np.asarray([[1, 2, 3, most, -most], [5, -6, most, most, most]], np.int32)
+        y = b.op(first, y, spread(b, b.constant(shifts[0]), y, 1))
+        y = b.op(second, y, spread(b, b.constant(shifts[1]), y, 1))
+        return b.op("sub", b.full(3, "i32", y.type.shape), y)
+
+    x = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)
+    after = check_pass((fold_scales, eliminate_dead_code), program(build, "i8[b,4]"), x)
+    kinds = names(after)
+    assert kinds["add"] + kinds["sub"] == 2  # one of them is the last
+    assert kinds[left] >= 1
+
+
 # choose_layout
 
 

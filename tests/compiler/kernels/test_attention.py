@@ -223,25 +223,29 @@ def test_few_queries_read_keys_along_features(variant: str) -> None:
 def test_a_block_of_keys_meets_all_queries_before_the_next(
     monkeypatch: pytest.MonkeyPatch, operand: int
 ) -> None:
+    """Which is asked for meanwhile, all of it."""
     monkeypatch.setattr(few_queries, "KEYS", 32)
     types = [f32(1, 1, m, 16) for m in (3, 80, 80)]
     function = entry(types, lambda b, *args: b.op("attention", *args, scale=0.3))
     kernel = lower_entry(function, VARIANTS["x86-64-v4"].target)
-    read: list[int] = []
+    places: dict[str, list[int]] = {"loop.load": [], "loop.prefetch": []}
+    known = {name: interpreter._SPECIAL[name] for name in places}
 
     def note(run: Any, op: Op) -> None:
         memory, at = op.operands[:2]
         if memory.owner.name == "loop.binding" and Ordinal.of(memory.owner).ordinal == operand:
-            read.append(int(np.max(run.values[at])) // (32 * 16))
-        load(run, op)
+            places[op.name].append(int(np.max(run.values[at])) // 16)
+        known[op.name](run, op)
 
-    load = interpreter._SPECIAL["loop.load"]
-    monkeypatch.setitem(interpreter._SPECIAL, "loop.load", note)
+    for name in places:
+        monkeypatch.setitem(interpreter._SPECIAL, name, note)
     q, k, v = (draw(1, 1, m, 16, seed=m) for m in (3, 80, 80))
     out = np.zeros((1, 1, 3, 16), np.float32)
     assert run_kernel(kernel, [q, k, v, out], {}) is None
     assert error_of(out, attend(q, k, v, 0.0, 0.3)) < 2e-6
+    read = [row // 32 for row in places["loop.load"]]
     assert (read, len(read)) == (sorted(read), 3 * 80)
+    assert {*range(32, 80)} <= {*places["loop.prefetch"]}
 
 
 @pytest.mark.parametrize("variant", host_variants())

@@ -30,6 +30,7 @@ from ingot.compiler.dispatch.group import (
     Group,
     is_elementwise,
     is_scalar_constant,
+    looks_up_bytes,
     reduced_axes,
     shape_of,
 )
@@ -210,8 +211,9 @@ class Former:
         )
 
     def _join_above(self, op: Op) -> bool:
-        """Add an element-wise op to the highest group that it reads, if that takes it."""
-        group = self.last_of(op) if is_elementwise(op) else None
+        """Add an element-wise op, or a look-up of bytes, to the highest group that it reads, if
+        that takes it."""
+        group = self.last_of(op) if is_elementwise(op) or looks_up_bytes(op) else None
         if group is None or not group.has_room(self._tree(op, 0).reads):
             return False
         joins = group.accepts(op, lambda value: self._is_readable(value, group))
@@ -229,6 +231,8 @@ class Former:
         group = self.group_of.get(op.operands[0])
         if group is not None and self._ends_attention(group, op):
             self._join(group, op)
+            return
+        if looks_up_bytes(op) and self._join_above(op):
             return
         if op.name == "unpack":
             self._materialise(op.operands[0])

@@ -27,6 +27,7 @@ __all__ = [
     "Group",
     "is_elementwise",
     "is_scalar_constant",
+    "looks_up_bytes",
     "shape_of",
 ]
 
@@ -101,7 +102,7 @@ class Group:
         return not is_full and bindings < MAXIMUM_BINDINGS
 
     def accepts(self, op: Op, is_memory: Callable[[Value], bool]) -> bool:
-        """Whether the element-wise `op`, a consumer, may join.
+        """Whether `op`, element-wise or a look-up of bytes, a consumer, may join.
 
         `is_memory` tells which values can be read from memory by this group's kernel.
         """
@@ -134,7 +135,12 @@ class _Acceptance:
     is_memory: Callable[[Value], bool]
 
     def epilogue(self, op: Op) -> bool:
-        """Operands are of the group, of its shape, or small values that broadcast into it."""
+        """Operands are of the group, of its shape, or small values that broadcast into it; a table
+        of bytes lies in memory."""
+        if op.name == "take":
+            table, places = op.operands
+            is_owned = self.group.kind == "contraction" and places in self.group.owned
+            return is_owned and self.is_memory(table)
         direct = any(operand in self.group.owned for operand in op.operands)
         return direct and all(self._epilogue_operand(operand) for operand in op.operands)
 
@@ -243,6 +249,14 @@ def is_elementwise(op: Op) -> bool:
     """Whether element i of the result depends on element i of the operands only."""
     row = OPS.get(op.name)
     return row is not None and row.family == "elementwise"
+
+
+def looks_up_bytes(op: Op) -> bool:
+    """Whether each element is that of a table of 256 bytes whose place a byte says."""
+    if op.name != "take":
+        return False
+    table, places = map(tensor_type, op.operands)
+    return table.shape == (256,) and table.dtype.name == places.dtype.name == "u8"
 
 
 def is_scalar_constant(value: Value) -> bool:

@@ -32,6 +32,7 @@ from ingot.compiler.graph.forms.split_init import split_init
 from ingot.compiler.graph.forms.split_reductions import split_reductions
 from ingot.compiler.graph.forms.store_halves import store_halves
 from ingot.compiler.graph.forms.store_narrow import store_narrow
+from ingot.compiler.graph.forms.tabulate_codes import tabulate_codes
 from ingot.compiler.ir import Module
 
 __all__ = ["GRAPH_PASSES", "run_graph_passes"]
@@ -61,6 +62,8 @@ GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
     multiply_pixels,
     choose_layout,
     simplify,
+    eliminate_dead_code,
+    tabulate_codes,
     eliminate_dead_code,
     simplify_rescaling,
     round_factors,

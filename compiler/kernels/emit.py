@@ -376,6 +376,8 @@ class Emitter:
             start, places = self.near[node]
             first = b.add(self.index(node.index + Index.of(term).scale(-1)), start)
             return b.part("loop.pick", b.load(memory, first, self.lanes), places)
+        if node.stored.name == "u8" and self.guard is None and (place := _byte_of(node.index)):
+            return b.gather(memory, self.emit_vector(place))
         indices = self.index_vector(node.index)
         if self.guard is not None:
             indices = b.op("select", self.guard, indices, b.value(0))
@@ -509,6 +511,17 @@ class Emitter:
             index = b.op("select", outside, zero, index)
             index = b.op("max", b.op("min", index, b.value(b.sub(b.dim(node.bound), 1))), zero)
         return index
+
+
+def _byte_of(index: Index) -> Node | None:
+    """The byte that an index into a table of 256 elements is."""
+    if len(index.terms) != 1 or index.offset != 0:
+        return None
+    (term, step), *_ = index.terms
+    node = term.node if isinstance(term, Fetched) and step == 1 else None
+    if not isinstance(node, Checked) or node.bound != 256 or node.value.dtype.name != "u8":
+        return None
+    return node.value
 
 
 def _has_given(node: Node, emitter: Emitter) -> bool:

@@ -16,7 +16,7 @@ from ingot.compiler.graph.ops import Broadcast, Constant, Convert, DimValue
 from ingot.compiler.ir import Function, Op, Value, defined_by, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, product, row_major_strides
-from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
+from ingot.compiler.kernels.loop import I64, Index, LoopBuilder, lanes_of
 from ingot.compiler.kernels.register_tile import PANEL, TileShape, panel_tile
 
 __all__ = ["Epilogue", "Position", "apply_elementwise"]
@@ -86,10 +86,12 @@ class Epilogue:
         return tuple(pairs)
 
     def _read_in_place(self, argument: Value) -> bool:
-        """No broadcast or reshape reads the argument: element i is read for element i only."""
+        """No broadcast, reshape or look-up reads the argument: element i is read for element i."""
         for value in self._live:
             op = value.owner
-            if isinstance(op, Op) and argument in op.operands and op.name in EPILOGUE_LEAVES:
+            if not isinstance(op, Op) or argument not in op.operands:
+                continue
+            if op.name in EPILOGUE_LEAVES or op.name == "take":
                 return False
         return True
 
@@ -205,6 +207,8 @@ class Epilogue:
             result = self._builder.load(memory, at, position.lanes, position.count)
         elif isinstance(op, Op) and op.name == "broadcast":
             result = self._broadcast(op, position)
+        elif isinstance(op, Op) and op.name == "take":
+            result = self._look_up(op, position, known)
         elif isinstance(op, Op) and op.name not in EPILOGUE_LEAVES:
             parts = self._factors(op)
             operands = [self._evaluate(part, position, known) for part in parts or op.operands]
@@ -217,6 +221,15 @@ class Epilogue:
             result = self._small(value, (None,) * len(self.shape), position)
         known[value] = result
         return result
+
+    def _look_up(self, op: Op, position: Position, known: dict[Value, Value]) -> Value:
+        """Bytes of a table at places that bytes are."""
+        b, (table, places) = self._builder, op.operands
+        memory = self._bind(self._arguments[table], table)
+        at = self._evaluate(places, position, known)
+        if lanes_of(at) > 1:
+            return b.gather(memory, at)
+        return b.load(memory, b.convert(at, I64))
 
     def _factors(self, op: Op) -> Sequence[Value] | None:
         """a, b and c of a * b + c behind a sum of integers, where factors are rounded in any

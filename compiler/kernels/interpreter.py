@@ -218,7 +218,7 @@ class _Run:
 
     def load(self, op: Op) -> None:
         if op.name == "loop.gather":
-            indices = self.values[op.operands[1]]
+            indices = self.values[op.operands[1]].astype(np.int64)
             mask = np.broadcast_to(self.active[:, None], indices.shape)
         else:
             indices, mask = self.lanes_of(op.result, op, 2)

@@ -85,6 +85,9 @@ _KINDS: dict[str, Callable[[Type], bool]] = {
     "memory": lambda type: isinstance(type, MemoryType),
     "index": lambda type: isinstance(type, IndexType) or _is_scalar(type, "i64"),
     "indices": lambda type: isinstance(type, IndexType) or _element(type) == "i64",
+    "i64 or u8 vector": lambda type: (
+        isinstance(type, VectorType) and _element(type) in ("i64", "u8")
+    ),
     "i64 vector": lambda type: isinstance(type, VectorType) and _element(type) == "i64",
     "i1": lambda type: _is_scalar(type, "i1"),
     "mask": lambda type: _element(type) == "i1",

@@ -430,7 +430,7 @@ class LoopBuilder:
         self.append("loop.prefetch", [memory, self.value(index)], None, Prefetch(soon))
 
     def gather(self, memory: Value, indices: Value) -> Value:
-        """The elements at an i64 vector of indices."""
+        """The elements at a vector of indices: i64, or u8 of a table of 256 bytes."""
         return self._one(
             "loop.gather", (memory, indices), VectorType(dtype_of(memory), lanes_of(indices))
         )

@@ -185,7 +185,10 @@ def _require_vector(op: Op, lanes: int, has_count: bool) -> None:
 
 
 def gather(op: Op) -> tuple[Type, ...]:
-    return (VectorType(_element(op.operands[0]), _type(op.operands[1]).lanes),)
+    element, places = _element(op.operands[0]), _type(op.operands[1])
+    fits = places.dtype.name == "i64" or element.name == "u8"
+    require(fits, f"takes {element} at places of u8, expected u8")
+    return (VectorType(element, places.lanes),)
 
 
 def same(op: Op) -> tuple[Type, ...]:

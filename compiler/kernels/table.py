@@ -304,10 +304,10 @@ def _memory_ops() -> None:
         attributes=Access,
     )
     _row(
-        "loop.gather(memory: memory, indices: i64 vector)",
+        "loop.gather(memory: memory, indices: i64 or u8 vector)",
         "vector",
         rules.gather,
-        "The elements at the indices.",
+        "The elements at the indices; those of u8 are places in a table of 256 u8.",
         "reads",
     )
     _row("loop.prefetch(memory: memory, index: index)", "", rules.nothing,

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from ingot.compiler.graph import ops
+from ingot.compiler.graph.forms.reshapes import reshape_groups
 from ingot.compiler.ir import Function, Literal, Op, TensorType, Value, dims, tensor_type
 from ingot.compiler.ir.attributes import Attributes
 from ingot.compiler.ir.dataclass import dataclass
@@ -312,7 +313,13 @@ class Tracer:
             return Given(type.dtype, operand, flat)
         if _renames_one_dim(shape, type.shape):
             return self.trace(operand, indices)
-        return self.trace(operand, delinearize(flat, shape, self.bounds, self.may_split))
+        mapped: list[Index] = []
+        whole = (range(len(shape)), range(len(indices)))
+        for old, new in reshape_groups(shape, type.shape) or [whole]:  # what stays is not divided
+            part = linearize(indices[new.start : new.stop], type.shape[new.start : new.stop])
+            inner = shape[old.start : old.stop]
+            mapped += delinearize(part, inner, self.bounds, self.may_split)
+        return self.trace(operand, mapped)
 
     def _transpose(self, op: Op, type: TensorType, indices: tuple[Index, ...]) -> Node:
         mapped = [Index()] * len(indices)

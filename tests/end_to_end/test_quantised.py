@@ -111,6 +111,32 @@ def attention(kind: Any) -> onnx.ModelProto:
     return n.model(["n", 7, 12], ["n", 7, 2, 8])
 
 
+def gated(kind: Any) -> onnx.ModelProto:
+    """Layers times their logistic, with codes around each op, a depthwise one among them; then what
+    two of them gave, one twice as large as an image, side by side."""
+    n = Network(kind)
+    n.quantised(0.0213)
+    sides = []
+    for width, group in ((8, 1), (8, 8)):
+        w = n.weight(width, (3 if not sides else 8) // group, 3, 3, axis=0)
+        n.x = n.op("Conv", n.x, w, n.bias(width), pads=[1, 1, 1, 1], group=group)
+        n.quantised(0.0307)
+        x = n.x
+        n.x = n.op("Sigmoid", x)
+        n.quantised(0.00391, np.iinfo(kind).min)
+        n.x = n.op("Mul", x, n.x)
+        n.quantised(0.0171)
+        sides.append(n.x)
+    scales = n.constant(np.array([1, 1, 2, 2], np.float32))
+    floor = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    wide = [n.op("Resize", each, "", scales, mode="nearest", **floor) for each in sides]
+    n.x = n.op("Concat", *wide, axis=1)
+    n.quantised(0.0171)
+    n.x = n.op("Conv", n.x, n.weight(5, 16, 1, 1, axis=0), n.bias(5))
+    n.quantised(0.0101)
+    return n.model(["n", 3, 8, 6], ["n", 5, 16, 12])
+
+
 def load_on_cpu(source: onnx.ModelProto, variants: list[str]) -> dict[str, ingot.Model]:
     return {"cpu": ingot.load(ingot.compile(source, variants=variants))}
 
@@ -119,7 +145,7 @@ def load_on_cpu(source: onnx.ModelProto, variants: list[str]) -> dict[str, ingot
     ("kind", "load"),
     [(np.int8, load_on_cpu), pytest.param(np.uint8, load_everywhere, marks=pytest.mark.slow)],
 )
-@pytest.mark.parametrize("make", [network, attention])
+@pytest.mark.parametrize("make", [network, attention, gated])
 def test_a_quantised_network_gives_the_codes_of_onnxruntime(
     make: Callable[[Any], onnx.ModelProto], kind: Any, load: Callable[..., dict[str, ingot.Model]]
 ) -> None:

@@ -26,6 +26,7 @@ from ingot.compiler.graph.ops import (
     ReduceWindow,
     Reshape,
     Reverse,
+    Take,
     Transpose,
     lookup,
     parse_layout,
@@ -252,14 +253,33 @@ class _Sinker:
         return self.moved_window(op, _inverse(self.origin[op.operands[0]][1]), builder)
 
     def broadcast(self, op: Op, builder: Builder) -> Sequence[Value]:
-        """A broadcast takes the transpose in: it says where each axis goes."""
+        """A broadcast says where each axis goes, and takes the transpose in. One that repeats
+        elements along new axes, as a resize does, leaves the others in their order instead, and
+        each new one behind the axis that it stands behind."""
         source, permutation = self.origin[op.operands[0]]
-        places = Broadcast.of(op).dimensions
+        shape, places = Broadcast.of(op).shape, Broadcast.of(op).dimensions
         dimensions = [0] * len(places)
         for axis, place in zip(permutation, places, strict=True):
             dimensions[axis] = place
-        shape = Broadcast.of(op).shape
-        return [self.op(builder, "broadcast", source, shape=shape, dimensions=tuple(dimensions))]
+        new = [axis for axis in range(len(shape)) if axis not in places]
+        order = list(range(len(shape)))
+        if any(shape[axis] != 1 for axis in new):
+            order = list(dimensions)
+            for axis in new:
+                order.insert(order.index(axis - 1) + 1 if axis else 0, axis)
+        moved = tuple(order.index(place) for place in dimensions)
+        shape = tuple(shape[axis] for axis in order)
+        result = self.op(builder, "broadcast", source, shape=shape, dimensions=moved)
+        return [self.behind(result, _inverse(order), builder)]
+
+    def take(self, op: Op, builder: Builder) -> Sequence[Value] | None:
+        """Lines along one axis, as a resize takes them."""
+        if op.operands[0] not in self.origin or tensor_type(op.operands[1]).rank != 1:
+            return None
+        source, permutation = self.origin[op.operands[0]]
+        attributes = replace(Take.of(op), axis=permutation[Take.of(op).axis])
+        result = self.like(builder, op, source, op.operands[1], attributes=attributes)
+        return [self.behind(result, permutation, builder)]
 
     def reshape(self, op: Op, builder: Builder) -> Sequence[Value] | None:
         """A reshape that splits dims, or merges neighbours that stay neighbours, goes first."""
@@ -324,6 +344,7 @@ _SINKS: dict[str, Callable[[_Sinker, Op, Builder], Sequence[Value] | None]] = {
     "reverse": _Sinker.reverse,
     "reduce_window": _Sinker.any_window,
     "broadcast": _Sinker.broadcast,
+    "take": _Sinker.take,
     "reshape": _Sinker.reshape,
 }
 

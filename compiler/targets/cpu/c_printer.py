@@ -447,7 +447,11 @@ class _Printer(CStructure):
         if element.is_boolean:
             self.mask_bits[op.result] = 8
         names = ", ".join(map(self._name, op.operands))
-        return f"gather_{stored(op.operands[0])}{self._suffix(lanes_of(op.result))}({names})"
+        suffix = self._suffix(lanes_of(op.result))
+        if dtype_of(op.operands[1]).name == "u8":
+            self.parts.add(f"lookup{suffix}")
+            return f"lookup_u8{suffix}({names})"
+        return f"gather_{stored(op.operands[0])}{suffix}({names})"
 
     def _constant(self, op: Op) -> str:
         value = Constant.of(op).value

@@ -106,6 +106,41 @@
 #define INGOT_GATHER(type, element, name) INGOT_GATHER_LANES(type)
 #endif
 
+/* Bytes of a table of 256 at places, of whose register only these are read. */
+#if defined(__AVX512VBMI__) && L == 16
+#if defined(__clang__)
+#define INGOT_WIDE(places)                                                                    \
+  __builtin_shufflevector(places, places, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,  \
+                          15, INGOT_REPEAT(16, -1), INGOT_REPEAT(16, -1), INGOT_REPEAT(16, -1))
+#define INGOT_LOOK_UP(low, places, high) __builtin_ia32_vpermi2varqi512(low, places, high)
+#else
+#define INGOT_WIDE(places) __builtin_ia32_si512_si((i32x4)places)
+#define INGOT_LOOK_UP(low, places, high)                                                      \
+  __builtin_ia32_vpermt2varqi512_mask(places, low, high, ~(u64)0)
+#endif
+#define INGOT_LOOK_UP_LANES                                                                   \
+  INGOT_INLINE N(u8) N(lookup_u8)(const u8_memory *memory, N(u8) places) {                    \
+    typedef char bytes __attribute__((vector_size(64)));                                      \
+    typedef bytes any_bytes __attribute__((aligned(1), may_alias));                           \
+    typedef int i32x4 __attribute__((vector_size(16)));                                       \
+    const any_bytes *table = (const any_bytes *)memory;                                       \
+    bytes at = (bytes)INGOT_WIDE(places);                                                     \
+    union {                                                                                   \
+      bytes whole;                                                                            \
+      N(u8) first;                                                                            \
+    } low = {(bytes)INGOT_LOOK_UP(table[0], at, table[1])},                                   \
+      high = {(bytes)INGOT_LOOK_UP(table[2], at, table[3])};                                  \
+    return N(select_u8)((N(i8))places < 0, high.first, low.first);                            \
+  }
+#else
+#define INGOT_LOOK_UP_LANES                                                                   \
+  INGOT_INLINE N(u8) N(lookup_u8)(const u8_memory *memory, N(u8) places) {                    \
+    N(u8) result;                                                                             \
+    EACH_LANE result[lane] = memory[places[lane]];                                            \
+    return result;                                                                            \
+  }
+#endif
+
 INGOT_TYPE(i8)
 INGOT_TYPE(i16)
 INGOT_TYPE(i32)
@@ -129,6 +164,7 @@ IF(f64, INGOT_VECTOR(f64, i64))
 IF(i8, INGOT_GATHER_LANES(i8))
 IF(i16, INGOT_GATHER_LANES(i16))
 IF(u8, INGOT_GATHER_LANES(u8))
+IF(lookup, INGOT_LOOK_UP_LANES)
 IF(u16, INGOT_GATHER_LANES(u16))
 IF(i32, INGOT_GATHER(i32, int, 16si))
 IF(u32, INGOT_GATHER(u32, int, 16si))
@@ -415,6 +451,9 @@ INGOT_INLINE void N(store_partial_i1)(i1_memory *memory, i64 index, N(i8) value,
 #undef INGOT_VECTOR
 #undef INGOT_GATHER
 #undef INGOT_GATHER_LANES
+#undef INGOT_LOOK_UP
+#undef INGOT_WIDE
+#undef INGOT_LOOK_UP_LANES
 #undef INGOT_PARTIAL_BY_LANE
 #undef INGOT_PARTIAL_BYTES
 #undef INGOT_CHARS

@@ -401,8 +401,8 @@ class _File:
 _LEVELS = (0, 1, 2, 2, 3)
 """Of a variant, by kind."""
 
-_ROUNDS = re.compile(r"\b(store|store_partial|round)_bf16x16\(")
-"""Functions for which variants with products of bf16 have an instruction."""
+_OWN_INSTRUCTIONS = re.compile(r"\b((store|store_partial|round)_bf16|lookup_u8)x16\(")
+"""Functions for which a variant with tiles, or with products of bf16, has an instruction."""
 
 _LOOPS = re.compile("(i8|u8|i16|u16|f16|bf16)x|code$|gather$")
 """Parts that are shorter with -O3: vectors of narrow elements, and what goes lane by lane."""
@@ -468,7 +468,7 @@ def _named(prefix: str, text: str) -> tuple[str, str]:
 
 
 def _kind(kernel: PrintedKernel) -> int:
-    if "tiles" in kernel.parts or _ROUNDS.search(kernel.text):
+    if "tiles" in kernel.parts or _OWN_INSTRUCTIONS.search(kernel.text):
         return 0
     if not kernel.parts.isdisjoint(("dot2", "dot4", "half2")):
         return 1

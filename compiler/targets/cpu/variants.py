@@ -109,12 +109,12 @@ VARIANTS: dict[str, Variant] = {
     for each in (
         _x86(
             *("x86-64-v4", 64, "AVX512 AVX512_VNNI AVX512_FP16 AMX", _WIDE, "-mavx512vnni"),
-            *("-mavx512fp16", "-mamx-tile", "-mamx-int8", "-mamx-bf16"),
+            *("-mavx512fp16", "-mamx-tile", "-mamx-int8", "-mamx-bf16", "-mavx512vbmi"),
             words="amx-fp16",
         ),
         _x86(
             *("x86-64-v4", 64, "AVX512 AVX512_VNNI AMX", _WIDE, "-mavx512vnni"),
-            *("-mamx-tile", "-mamx-int8", "-mamx-bf16"),
+            *("-mamx-tile", "-mamx-int8", "-mamx-bf16", "-mavx512vbmi"),
             words="amx",
         ),
         _x86(

@@ -189,6 +189,23 @@ def test_a_network_runs_channels_last_with_one_transpose_at_its_input() -> None:
     assert names(after)["depthwise"] == 1
 
 
+def test_images_that_are_resized_between_layers_stay_channels_last() -> None:
+    """To twice their size by repeating, and by taking rows."""
+
+    def build(b: Builder, x: Any) -> Any:
+        x = convolve(b, x, 0, 8, 3)
+        x = b.op("broadcast", x, shape=(B, 8, 4, 2, 4), dimensions=(0, 1, 2, 4))
+        x = b.op("reshape", x, shape=(B, 8, 8, 4))
+        x = b.op("take", x, b.constant(np.array([0, 0, 1, 3, 3])), axis=3, mode="check")
+        return b.op("reduce", convolve(b, x, 1, 5, 3), axes=(2, 3), kind="max")
+
+    module = program(build, "f32[b,3,4,4]")
+    after = check_pass((run_graph_passes,), module, normal(0, 2, 3, 4, 4), tolerance=1e-5)
+    main = after.functions["main"]
+    moved = [op.operands[0] for op in main.block.ops if op.name == "transpose"]
+    assert moved == [main.arguments[0]]
+
+
 @pytest.mark.parametrize(
     ("channels", "row", "step", "moves"),
     [(16, 14, 1, 2), (16, 16, 2, 2), (15, 14, 1, 0), (16, 17, 1, 0), (16, 28, 2, 0)],

@@ -9,6 +9,7 @@ from ingot.compiler.ir import walk
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.ir.printer import to_text
 from ingot.compiler.kernels.classes import lower_entry
+from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.kernels.loop_attributes import Ordinal
 from ingot.hal.spec import dtype
 from tests.support.entries import entry
@@ -34,6 +35,21 @@ def test_symbolic_count(target) -> None:
     function = entry(["f32[b]", "f32[b]"], lambda b, x, y: b.op("add", x, y), {"b": (0, None)})
     for n in (0, 1, 5, 8, 15, 16, 33, 1000, 5003):
         target.check(function, b=n)
+
+
+@on_every_target
+def test_rows_that_are_repeated_beside_others_are_not_divided(target) -> None:
+    def body(b, x, y):
+        wide = b.op("broadcast", x, shape=(3, 2, 5, 32), dimensions=(0, 2, 3))
+        wide = b.op("reshape", wide, shape=(6, 5, 32))
+        return b.op("concatenate", wide, y, axis=2)
+
+    function = entry(["f32[3,5,32]", "f32[6,5,16]"], body)
+    target.check(function)
+    if target is CPU:
+        kernel = lower_map(function, PLAIN)
+        names = {op.name for op in walk(kernel.loops)}
+        assert not {"div", "rem", "loop.gather"} & names
 
 
 @needs_device

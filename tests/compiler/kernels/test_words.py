@@ -58,6 +58,32 @@ def test_bytes_are_multiplied_exactly(variant: str, left: str, right: str) -> No
     np.testing.assert_array_equal(arrays[-1], got)
 
 
+@pytest.mark.parametrize("variant", [*dot4_variants(), "x86-64"])
+def test_codes_of_a_product_are_looked_up_where_they_are_made(variant: str) -> None:
+    m, k, n = 9, 36, 70
+
+    def build(b: Builder, x: Value, w: Value, table: Value) -> Value:
+        total = b.value("dot_packed", x, w, n=n, dtype=dtype("i32"))
+        low, high = (b.full(each, "i32", (m, n)) for each in (0, 255))
+        codes = b.value("convert", b.value("clamp", low, total, high), dtype=dtype("u8"))
+        return b.value("take", table, codes, axis=0, mode="clamp")
+
+    types = [bytes_of("u8", m, k), bytes_of("i8", 5, k // 4, 16, 4), bytes_of("u8", 256)]
+    function = entry(types, build)
+    kernel = lower_contraction(function, VARIANTS[variant].target)
+    random = np.random.default_rng(4)
+    a, w = random.integers(0, 4, (m, k)), random.integers(-3, 8, (k, n))
+    operands = [a.astype(np.uint8), pack(w.astype(np.int8)), random.permutation(256)]
+    operands[2] = operands[2].astype(np.uint8)
+    wanted = operands[2][np.clip(a @ w, 0, 255)]
+    assert len(np.unique(wanted)) > 100
+    (got,) = run(kernel, operands, [np.zeros((m, n), np.uint8)], variant)
+    np.testing.assert_array_equal(got, wanted)
+    arrays = [*operands, np.zeros((m, n), np.uint8)]
+    assert run_kernel(kernel, arrays, {}) is None
+    np.testing.assert_array_equal(arrays[-1], got)
+
+
 FORMS = {  # axes of both sides, columns, depth
     "words": ("bmk", "bnk", 40, 32),
     "bytes": ("bmk", "bkn", 21, 13),

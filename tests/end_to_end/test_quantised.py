@@ -68,7 +68,8 @@ class Network:
 
 
 def network(kind: Any) -> onnx.ModelProto:
-    """Convolutions of 3 to 10 channels, one of each feature, a residual, pooling, a product.
+    """Convolutions of 3 to 10 channels, one of each feature, a residual, a transposed one, pooling,
+    a product.
     No sum of two scales is a multiple of the next one: half of all numbers would be ties."""
     n = Network(kind)
     n.quantised(0.0213)
@@ -82,10 +83,14 @@ def network(kind: Any) -> onnx.ModelProto:
     n.quantised(0.0229)
     n.x = n.op("Add", n.x, first)
     n.quantised(0.0401)
+    n.x = n.op("Relu", n.x)
+    n.quantised(0.0401, np.iinfo(kind).min)
+    n.x = n.op("ConvTranspose", n.x, n.weight(10, 6, 3, 3, axis=1), n.bias(6), strides=[2, 2])
+    n.quantised(0.0401)
     n.x = n.op("MaxPool", n.x, kernel_shape=[2, 2], strides=[2, 2])
     n.x = n.op("ReduceMean", n.x, n.constant(np.array([2, 3])), keepdims=0)
     n.quantised(0.0177)
-    n.x = n.op("Gemm", n.x, n.weight(5, 10, axis=0), n.bias(5), transB=1)
+    n.x = n.op("Gemm", n.x, n.weight(5, 6, axis=0), n.bias(5), transB=1)
     n.quantised(0.0101)
     return n.model(["n", 3, 8, 6], ["n", 5])
 
@@ -191,7 +196,11 @@ def test_the_report_says_which_quantised_layers_multiply_floats_and_why() -> Non
         )
     ]  # fmt: skip
     wanted = {"its input is quantised to u16", "it multiplies u16 and u16"}
-    assert found == [wanted, {"its input is spread out"}, {"its input is not quantised"}]
+    assert found == [
+        wanted,
+        {"its input is spread out, and has a zero point"},
+        {"its input is not quantised"},
+    ]
 
 
 def test_scales_of_columns_are_no_constant_as_large_as_an_image() -> None:

@@ -22,7 +22,7 @@ LINES = {
     "compiler/bundling": 720,
     "compiler/dispatch": 2270,
     "compiler/frontends": 42891,
-    "compiler/graph": 11664,
+    "compiler/graph": 11805,
     "compiler/ir": 2320,
     "compiler/kernels": 16580,
     "compiler/stream": 1652,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 128200
+IN_ALL = 128230
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -16,7 +16,7 @@ __all__ = ["moved", "moved_from", "moved_last"]
 def moved_from(x: Value) -> tuple[Value, list[Op]]:
     """What the value is with its elements moved, and the ops that move them, the last one first."""
     moves: list[Op] = []
-    while (op := defined_by(x, "transpose", "reshape")) is not None:
+    while (op := defined_by(x, "transpose", "reshape", "reverse")) is not None:
         moves.append(op)
         x = op.operands[0]
     return x, moves

@@ -123,8 +123,6 @@ def _refuse_codes(op: Op, sides: Sequence[int]) -> None:
     if len(sides) == 1 and is_dequantised(op.operands[1 - sides[0]]) and not found[sides[0]]:
         raise Refused("its weight is not quantised")
     if all(found):
-        if op.name == "convolution" and any(step != 1 for step in Convolution.of(op).lhs_dilation):
-            raise Refused("its input is spread out")
         raise Refused(f"it multiplies {' and '.join(each.name for each in found if each)}")
 
 

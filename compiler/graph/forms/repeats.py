@@ -8,10 +8,11 @@ again where other lengths of repeats are wanted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.ops import Broadcast, Slice, Transpose
+from ingot.compiler.graph.ops import Broadcast, Reverse, Slice, Transpose
 from ingot.compiler.graph.rewriter import defined_by, is_static, splat_of
 from ingot.compiler.ir import Op, Value
 from ingot.compiler.ir.dataclass import dataclass
@@ -174,9 +175,18 @@ def _pointwise(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | 
     return Repeats(source, x.lengths, shape)
 
 
+def _reverse(op: Op, x: Repeats, shape: Shape, builder: Builder) -> Repeats | None:
+    """Axes along which nothing changes, or nothing is repeated."""
+    axes = [axis for axis in Reverse.of(op).axes if x.lengths[axis] < shape[axis]]
+    if any(x.lengths[axis] != 1 for axis in axes):
+        return None
+    return replace(x, source=builder.value("reverse", x.source, axes=axes)) if axes else x
+
+
 _RULES = {
     "broadcast": _broadcast,
     "reshape": _reshape,
+    "reverse": _reverse,
     "slice": _slice,
     "transpose": _transpose,
     **dict.fromkeys(

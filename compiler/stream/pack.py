@@ -5,14 +5,17 @@ most is in use; each takes the smallest gap between those that lie there at the 
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+
+import numpy as np
 
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr, from_terms
 
 __all__ = ["Span", "count_of", "pack", "unit_of"]
+
+_MOST = 1 << 62
+"""Units in all, as a slab's end is a number of 64 bits; a machine has less."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,10 @@ def count_of(length: Dim) -> int:
 
 def pack(spans: Sequence[Span], length: int) -> tuple[list[int], int] | None:
     """Offsets in a slab that is shorter than `length`, and its length; None if none is found."""
-    in_use = _in_use(spans)
-    least, best = max(live for _, live in in_use), None
+    if sum(span.length for span in spans) > _MOST:
+        return None
+    in_use = _InUse(spans)
+    least, best = in_use.most, None
     for rank in _RANKS:
         if length <= least:
             break
@@ -57,48 +62,46 @@ def pack(spans: Sequence[Span], length: int) -> tuple[list[int], int] | None:
     return None if best is None else (best, length)
 
 
-_InUse = Sequence[tuple[int, int]]
+class _InUse:
+    """How many units are in use at a time, which changes when something begins or ends."""
 
+    def __init__(self, spans: Sequence[Span]) -> None:
+        changes: dict[int, int] = {}
+        for span in spans:
+            changes[span.begin] = changes.get(span.begin, 0) + span.length
+            changes[span.end] = changes.get(span.end, 0) - span.length
+        self.times = np.asarray(sorted(changes))
+        self.units = np.cumsum([changes[time] for time in self.times.tolist()])
+        self.most = int(self.units.max())
 
-def _in_use(spans: Sequence[Span]) -> _InUse:
-    """Times when something begins or ends, and the units that are in use from then on."""
-    changes: dict[int, int] = {}
-    for span in spans:
-        changes[span.begin] = changes.get(span.begin, 0) + span.length
-        changes[span.end] = changes.get(span.end, 0) - span.length
-    times = sorted(changes)
-    return list(zip(times, accumulate(changes[time] for time in times), strict=True))
-
-
-def _by_crowd(span: Span, in_use: _InUse) -> tuple[int, int]:
-    most = max((live for time, live in in_use if span.begin <= time < span.end), default=0)
-    return most, span.end - span.begin
+    def while_there(self, span: Span) -> int:
+        """The most units at a time of a span."""
+        first, end = np.searchsorted(self.times, (span.begin, span.end))
+        return int(self.units[first:end].max(initial=0))
 
 
 _RANKS: Sequence[Callable[[Span, _InUse], tuple[int, int]]] = (
     lambda span, in_use: (span.length, 0),
     lambda span, in_use: (span.length * (span.end - span.begin), 0),
     lambda span, in_use: (span.end - span.begin, 0),
-    _by_crowd,
+    lambda span, in_use: (in_use.while_there(span), span.end - span.begin),
 )
 """What comes first: each is tried. The last are those that live when most is in use."""
 
 
 def _place(spans: Sequence[Span]) -> list[int]:
     """Each in the smallest gap that those before it leave, else behind them."""
-    placed: list[tuple[int, int, int, int]] = []  # offsets, what lies behind, times; sorted
+    placed = np.empty((4, len(spans)), np.int64)  # offsets, what lies behind, times; by offset
     offsets: list[int] = []
-    for span in spans:
-        length, begin, end = span.length, span.begin, span.end
-        others = [each for each in placed if each[2] < end and begin < each[3]]
-        last = 0
-        gaps: list[tuple[int, int]] = []
-        for low, high, _, _ in others:
-            if low - last >= length:
-                gaps.append((low - last, last))
-            if high > last:
-                last = high
-        offset = min(gaps)[1] if gaps else last
-        insort(placed, (offset, offset + length, begin, end))
+    for count, span in enumerate(spans):
+        low, high, begin, end = placed[:, :count]
+        others = np.flatnonzero((begin < span.end) & (span.begin < end))
+        ends = np.maximum.accumulate(np.concatenate(([0], high[others])))
+        gaps = low[others] - ends[:-1]
+        fits = np.flatnonzero(gaps >= span.length)
+        offset = int(ends[fits[gaps[fits].argmin()]] if fits.size else ends[-1])
+        place = np.searchsorted(low, offset)
+        placed[:, place + 1 : count + 1] = placed[:, place:count]
+        placed[:, place] = offset, offset + span.length, span.begin, span.end
         offsets.append(offset)
     return offsets

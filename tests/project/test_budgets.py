@@ -25,7 +25,7 @@ LINES = {
     "compiler/graph": 11805,
     "compiler/ir": 2320,
     "compiler/kernels": 16580,
-    "compiler/stream": 1652,
+    "compiler/stream": 1653,
     "compiler/targets": 5035,
     "compiler/vm": 2645,
     "csrc": 102,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 128230
+IN_ALL = 129000
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

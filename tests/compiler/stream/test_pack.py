@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+from time import process_time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,3 +67,15 @@ def test_other_lengths_are_left_where_they_are() -> None:
     assert unit_of([B * 64, 64]) is None
     assert unit_of([B * 64 + 64]) is None
     assert unit_of([0]) is None
+
+
+def test_thousands_of_ranges_are_placed_in_a_second_or_two() -> None:
+    random = Random(0)
+    ranges = [Span(random.randint(1, 999), at, at + random.randint(1, 200)) for at in range(4000)]
+    start = process_time()
+    assert pack(ranges, 1 << 60) is not None
+    assert process_time() - start < 3
+
+
+def test_lengths_beyond_64_bits_stay_where_they_are() -> None:
+    assert pack([Span(1 << 62, 0, 1), Span(1 << 62, 1, 2)], 1 << 64) is None

@@ -23,10 +23,10 @@ from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 
-__all__ = ["Amounts"]
+__all__ = ["MOST_SIZES", "Amounts"]
 
 _GREATEST_COUNT = 4096  # larger tensors are data, not shapes
-_GREATEST_PARTS = 64  # elements of a value that are read as dims, one by one
+MOST_SIZES = 64  # elements of a value that are read as dims, one by one
 
 
 class Amounts:
@@ -98,13 +98,12 @@ class Amounts:
         count = dims.product(type.shape)
         if not isinstance(count, int):  # as many as it may be; the call checks that
             most = dims.bounds(count, self.symbols.bounds)[1]
-            if most <= _GREATEST_PARTS:
+            if most <= MOST_SIZES:
                 builder.append("assert", (), (), {"a": count, "b": int(most)})
                 value, count = builder.value("reshape", value, shape=(int(most),)), int(most)
-        if not isinstance(count, int) or count > _GREATEST_PARTS:
+        if not isinstance(count, int) or count > MOST_SIZES:
             raise CompileError(
-                f"{what} reads sizes from {type}: their count must be known, at most "
-                f"{_GREATEST_PARTS}"
+                f"{what} reads sizes from {type}: their count must be known, at most {MOST_SIZES}"
             )
         if isinstance(owner, Op):
             if owner.name == "concatenate" and type.rank == 1:

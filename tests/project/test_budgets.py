@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
     "compiler/dispatch": 2270,
-    "compiler/frontends": 42891,
+    "compiler/frontends": 42919,
     "compiler/graph": 11805,
     "compiler/ir": 2320,
     "compiler/kernels": 16580,

@@ -11,6 +11,7 @@ from functools import partial
 
 import onnx
 
+from ingot.compiler.frontends.amounts import MOST_SIZES
 from ingot.compiler.frontends.onnx.join_elements import (
     element_at,
     join_elements,
@@ -31,6 +32,7 @@ from ingot.compiler.frontends.onnx.structures import (
 )
 from ingot.compiler.frontends.onnx.tensors import dtype_of
 from ingot.compiler.frontends.strings import Strings, from_ends, move, pack, tensor_shape
+from ingot.compiler.graph.rewriter import splat_of
 from ingot.compiler.ir import ListType, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, symbol
 from ingot.compiler.ir.dims import minimum as least
@@ -244,6 +246,9 @@ def split_to_sequence(node: Node) -> Structure:
     if type_of(split).rank == 0:
         chunk = node.parts(1)[0]
         return _chunks(node, x, axis, node.define_size(chunk, "chunk", "the split", 1), False)
+    count = shape_of(split)[0]
+    if node.known(split) is None and not (isinstance(count, int) and count <= MOST_SIZES):
+        return _pieces(node, x, axis, split)
     start: Dim = 0
     elements: list[Value | Strings] = []
     for size in node.define_dims(1, "the split"):
@@ -252,6 +257,31 @@ def split_to_sequence(node: Node) -> Structure:
     if start != dim:
         node.builder.append("assert", (), (), {"kind": "equal", "a": start, "b": dim})
     return _parts(node, x, elements)
+
+
+def _pieces(node: Node, x: Value | Strings, axis: int, split: Value) -> Structure:
+    """Parts along the axis of as many lengths as only the call knows."""
+    dim, split = tensor_shape(x)[axis], node.convert(split, "i64")
+    ends, each = node.op("cumulative", split, axis=0, kind="add"), splat_of(split)
+    node.require(node.reduce(split, [0], "add"), dim, "the sum of the split")
+
+    def piece_at(inner: Node, at: Dim, index: Value) -> Value | Strings:
+        if each is not None:
+            return _cut(inner, x, axis, at * int(each), (at + 1) * int(each))
+        size, end = (inner.op("take", row, index, axis=0, mode="clamp") for row in (split, ends))
+        length = inner.define_size(size, "length", "the split", 0, dim)
+        start = inner.define_size(inner.op("sub", end, size), "start", "a part of the split")
+        inner.builder.append("assert", (), (), {"kind": "le", "a": start + length, "b": dim})
+        return _cut(inner, x, axis, start, start + length)
+
+    def take_step(inner: Node, index: Value, running: Value, carried: Sequence[Structure]) -> Step:
+        at = inner.define_size(index, "part", "the part")
+        (sequence,) = carried
+        return Step(None, [_inserted(inner, sequence, piece_at(inner, at, index), at)], [])
+
+    empty, count = _parts(node, x, []), node.size(shape_of(split)[0])
+    (result,), _ = Loop(node, count, None, [empty], take_step).run()
+    return result
 
 
 def _parts(node: Node, x: Value | Strings, elements: Sequence[Value | Strings]) -> Structure:

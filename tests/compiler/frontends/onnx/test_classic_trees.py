@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
 
+import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.frontends.onnx.lowerings.classic.forest import Forest, Leaves
 from ingot.compiler.frontends.onnx.lowerings.classic.forest_layout import lay_out
 from ingot.compiler.frontends.onnx.lowerings.classic.forest_walk import plan_phases
 from ingot.hal.errors import CompileError
+from tests.support.devices import load_best
 from tests.support.onnx_classic import classic_model, classic_node, read_classic
 from tests.support.onnx_models import make_value
 
@@ -75,6 +77,20 @@ def test_every_mode_of_a_node_with_missing_values(modes: list[str]) -> None:
     leaves = leaves_of(nodes, "target", rng.standard_normal(64).astype(np.float32), [0])
     made = classic_node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=1, **nodes, **leaves)
     read_classic([made], [X], opset=3).check(x=samples())
+
+
+def test_rows_of_as_many_features_as_the_call_brings() -> None:
+    nodes = grown(np.random.default_rng(5), MODES[:1], 3, 3)
+    leaves = leaves_of(nodes, "target", np.arange(64.0) / 7, [0])
+    node = classic_node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=1, **nodes, **leaves)
+    model = read_classic([node], [make_value("x", ["n", "features"])], opset=3)
+    x = samples()
+    model.check(x=x)
+    model.check(x=np.pad(x, ((0, 0), (0, 2))))
+    loaded = load_best(model.proto)
+    np.testing.assert_allclose(loaded(x), model.results(x=x)["y"], rtol=1e-6)
+    with pytest.raises(ingot.InvalidArgument, match="features"):
+        loaded(x[:, :1])
 
 
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from onnx.helper import make_tensor
 
 from ingot.hal.errors import InvalidArgument, OutOfRange
 from tests.support.devices import load_best
@@ -339,3 +340,25 @@ def test_stacked_values_whose_dims_only_a_step_knows_must_be_equal() -> None:
     case.check(x=np.array([9, -1, -1, 8], np.float32), n=np.int64(4))
     with pytest.raises(InvalidArgument, match="expected"):
         case.call(x=x, n=np.int64(2))
+
+
+def test_parts_of_as_many_lengths_as_the_call_brings() -> None:
+    """The second sequence has one row each, as torch splits what it repeats."""
+    case = Case(
+        [
+            Node("SplitToSequence", ["x", "sizes"], ["parts"], axis=0),
+            Node("SequenceAt", ["parts", "n"], ["part"]),
+            Node("ConcatFromSequence", ["parts"], ["whole"], axis=0),
+            Node("Shape", ["x"], ["count"], end=1),
+            Node("ConstantOfShape", ["count"], ["ones"], value=make_tensor("one", INT64, [1], [1])),
+            Node("SplitToSequence", ["x", "ones"], ["rows"], axis=0),
+            Node("SequenceAt", ["rows", "n"], ["row"]),
+        ],
+        [X, tensor("sizes", "k", element=INT64), N],
+        *[make_value(name) for name in ("part", "whole", "row")],
+    )
+    for sizes, at in (([2, 3, 1], 1), ([6], 0), ([0, 4, 2, 0], -2)):
+        case.check(x=rows(6), sizes=np.array(sizes), n=np.array(at))
+    for sizes in ([2, 3], [2, -1, 5]):
+        with pytest.raises((InvalidArgument, OutOfRange), match=r"the s(um of the s)?plit is"):
+            case.call(x=rows(6), sizes=np.array(sizes), n=np.array(0))

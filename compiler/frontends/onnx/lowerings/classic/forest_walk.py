@@ -65,16 +65,24 @@ def plan_phases(depths: Array) -> list[tuple[int, int]]:
     return [(int(active[a]), int(ends[b] - ends[a])) for a, b in pairwise(way) if a < b]
 
 
+def _with_features(node: Node, x: Value, greatest: int) -> tuple[Value, int]:
+    """x as far as nodes read it, if only the call knows how many features it has; how many these
+    are."""
+    width = shape_of(x)[1]
+    if isinstance(width, int):
+        unsupported(
+            greatest >= width, f"a node reads feature {greatest} of {x.type}: fix the model"
+        )
+        return x, width
+    node.builder.append("assert", (), (), {"kind": "le", "a": greatest + 1, "b": width})
+    return node.sliced(x, 1, 0, greatest + 1), greatest + 1
+
+
 def walk(node: Node, x: Value, forest: Forest) -> Walked:
     """The leaf that each row reaches in each tree. A single row, which callers that serve have, is
     walked without the places where rows begin."""
-    rows, width = shape_of(x)
-    greatest = int(forest.features.max(initial=0))
-    unsupported(
-        not isinstance(width, int) or greatest >= width,
-        f"a node reads feature {greatest} of {x.type}: fix the model",
-    )
-    assert isinstance(width, int)
+    x, width = _with_features(node, x, int(forest.features.max(initial=0)))
+    rows = shape_of(x)[0]
     layout = lay_out(forest, width)
     order = np.argsort(-layout.depths, kind="stable")
     trees = len(order)

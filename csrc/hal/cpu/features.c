@@ -54,9 +54,10 @@ uint64_t ingot_hal_cpu_features(void) {
   if (leaf7_c & 1u << 11) features |= INGOT_CPU_X86_AVX512_VNNI;
   if (leaf7_1a & 1u << 5) features |= INGOT_CPU_X86_AVX512_BF16;
   if (leaf7_d & 1u << 23) features |= INGOT_CPU_X86_AVX512_FP16;
-  /* AMX-BF16, AMX-TILE, AMX-INT8, and AVX512-BF16, which rounds; shape and data of tiles saved */
+  /* AMX-BF16, AMX-TILE, AMX-INT8; AVX512-BF16, which rounds, and AVX512-VBMI, which looks bytes up:
+   * all such processors have these, but a host may hide them; shape and data of tiles saved */
   const uint32_t amx = 1u << 22 | 1u << 24 | 1u << 25;
-  if (ingot_has_bits(leaf7_d, amx) && (leaf7_1a & 1u << 5) &&
+  if (ingot_has_bits(leaf7_d, amx) && (leaf7_1a & 1u << 5) && (leaf7_c & 1u << 1) &&
       ingot_has_bits(ingot_x86_xcr0(), 0x60000) && ingot_processor_has_tiles()) {
     features |= INGOT_CPU_X86_AMX;
   }

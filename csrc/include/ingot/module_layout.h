@@ -189,7 +189,7 @@ typedef struct ingot_layout_location_t {
 #define INGOT_CPU_X86_V2 0x10 /* SSE4.2, POPCNT: x86-64-v2 */
 #define INGOT_CPU_X86_AVX_VNNI 0x20
 #define INGOT_CPU_X86_AVX512_FP16 0x40
-#define INGOT_CPU_X86_AMX 0x80 /* tiles, with products of bytes and of bf16 */
+#define INGOT_CPU_X86_AMX 0x80 /* tiles, AVX512-BF16 and AVX512-VBMI */
 #define INGOT_CPU_ARM_DOTPROD 0x100
 #define INGOT_CPU_ARM_I8MM 0x200
 #define INGOT_CPU_ARM_FP16 0x400 /* arithmetic, not only conversions */

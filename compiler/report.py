@@ -92,13 +92,15 @@ class TargetReport:
 
     `object_lengths` are the bytes of kernel code per variant; `kinds` how many kernels there
     are of each kind. `host` are the kernels that run on the host although the target is
-    another device, with the reason of each.
+    another device, with the reason of each. `as_floats` are layers that the program multiplies in
+    integers, and this target as floats.
     """
 
     functions: Mapping[str, FunctionReport]
     kinds: Mapping[str, int]
     object_lengths: Mapping[str, int]
     host: Mapping[str, str] = field(default_factory=dict)
+    as_floats: Sequence[str] = ()
 
     @property
     def kernel_count(self) -> int:
@@ -126,6 +128,9 @@ class TargetReport:
             yield _function_line(name, function, sizes)
         yield from self._cost_lines(sizes)
         yield from self.host_lines()
+        if self.as_floats:
+            names = printable(", ".join(self.as_floats), _LONGEST_LAYERS)
+            yield f"{_count(len(self.as_floats), 'layer')} of codes multiplied as floats: {names}"
 
     def costs(self, given: Mapping[str, int]) -> list[tuple[float, str, DispatchReport]]:
         """Of every dispatch of a call its share of the cost of all, and its function; the most

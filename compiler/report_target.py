@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from ingot.compiler import ir
+from ingot.compiler.graph.forms.round_rows import AS_FLOATS
 from ingot.compiler.graph.init_functions import is_init
 from ingot.compiler.graph.ops import Size
 from ingot.compiler.kernels.kernel import Kernel
@@ -39,7 +41,8 @@ def report_target(
     }
     variants = zip(code.variants, code.objects, strict=False)
     lengths = {variant.name: len(data) for variant, data in variants}
-    return TargetReport(functions, Counter(kinds.values()), lengths, host)
+    floats = cast(tuple[str, ...], code.entries.attributes.get(AS_FLOATS, ()))
+    return TargetReport(functions, Counter(kinds.values()), lengths, host, floats)
 
 
 def kernel_kind(kernel: Kernel) -> str:

@@ -85,6 +85,7 @@ def _target(target: TargetReport, given: Mapping[str, int]) -> dict[str, Any]:
         "kernels": dict(target.kinds),
         "variants": dict(target.object_lengths),
         "host": [{"kernel": name, "reason": reason} for name, reason in target.host.items()],
+        "as_floats": list(target.as_floats),
         "functions": {
             name: {
                 "init": each.is_init,

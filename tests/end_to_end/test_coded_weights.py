@@ -140,6 +140,14 @@ def test_activations_are_rounded_where_they_are_asked_to_be(name: str) -> None:
             assert np.abs(wanted - exact).max() > 1e-4 * np.abs(exact).max()
 
 
+def test_the_report_of_a_target_tells_which_codes_it_multiplies_as_floats() -> None:
+    options = {"precision": "int8", "variants": [best_variant()], "target": ["cpu", "opencl"]}
+    report = ingot.compile(CASES["bytes in groups"].model(3), **options).report
+    (layer,) = report.targets["opencl"].as_floats
+    assert not report.targets["cpu"].as_floats
+    assert f"1 layer of codes multiplied as floats: {layer}" in report.text()
+
+
 def test_the_report_tells_what_is_rounded() -> None:
     options = {"precision": "int8", "variants": [best_variant()]}
     report = ingot.compile(CASES["bytes in groups"].model(3), **options).report

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.dequantised import Refused, as_signed, is_dequantised, read_rows
 from ingot.compiler.graph.ops import DotCoded, DotScaled
-from ingot.compiler.graph.rewriter import rewrite
+from ingot.compiler.graph.rewriter import rewrite, tensor_ops
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dim
@@ -20,6 +20,7 @@ from ingot.hal.errors import InvalidArgument
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
+    "AS_FLOATS",
     "ROUNDED",
     "RoundedRows",
     "expand_scaled",
@@ -35,6 +36,9 @@ __all__ = [
 _PRECISIONS = ("f32", "int8", "bf16", "f16")
 ROUNDED = "rounded_rows"
 """Attribute of a module: how many products have rounded rows."""
+
+AS_FLOATS = "as_floats"
+"""Attribute of a module for one target: layers whose rows of codes it multiplies as floats."""
 
 _PRECISION, _TILES = "precision", "tiles"
 _GREATEST, _LONGEST_GROUP, _PART = 127, 256, 128
@@ -155,9 +159,14 @@ def quantised_rows(
 
 def expand_scaled(module: Module) -> Module:
     """Make products with rounded rows products of floats, for targets that have no instruction
-    for products of bytes; returns the module."""
+    for products of bytes; returns the module, whose attribute AS_FLOATS names the layers."""
+    layers: dict[str, None] = {}
     for function in module.functions.values():
+        found = (op for op in tensor_ops(function.block) if isinstance(op.attributes, DotScaled))
+        layers.update((op.location, None) for op in found)
         rewrite(function.block, _expand)
+    if layers:
+        module.attributes[AS_FLOATS] = tuple(layers)
     return module
 
 

@@ -41,8 +41,11 @@ def narrow(node: Emitter, value: Value, like: Value) -> Value:
 def mean(node: Emitter, x: Value, axes: Sequence[int]) -> Value:
     """The mean over `axes`, without these dims."""
     total = node.reduce(x, axes, "add")
-    count = node.size(dims.product(shape_of(x)[axis] for axis in axes), type_of(x).dtype)
-    return node.op("div", total, node.broadcast_to(count, shape_of(total)))
+    count = dims.product(shape_of(x)[axis] for axis in axes)
+    if isinstance(count, int):
+        return node.op("div", total, count)
+    spread = node.broadcast_to(node.size(count, type_of(x).dtype), shape_of(total))
+    return node.op("div", total, spread)
 
 
 def center(node: Emitter, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:

@@ -22,7 +22,7 @@ from ingot.hal.errors import CompileError, Unsupported
 from ingot.hal.spec import DType
 from ingot.hal.spec import dtype as dtype_named
 
-__all__ = ["Builder", "tensor_type"]
+__all__ = ["Builder", "SharingBuilder", "tensor_type"]
 
 
 class Builder:
@@ -92,9 +92,9 @@ class Builder:
 
     def full(self, value: Any, dtype: str | DType, shape: Sequence[Dim] = ()) -> Value:
         """`value` in every element: a rank-0 constant and, unless `shape` is (), a broadcast."""
-        scalar = self.constant(value, dtype)
         if not shape:
-            return scalar
+            return self.constant(value, dtype)
+        scalar = self.full(value, dtype)
         return self.value("broadcast", scalar, shape=tuple(shape), dimensions=())
 
     def number(self, value: Dim, dtype: str | DType, shape: Sequence[Dim] = ()) -> Value:
@@ -147,6 +147,23 @@ class Builder:
     def yield_(self, *values: Value) -> Op:
         """End the region with these results."""
         return self.append("yield", values)
+
+
+class SharingBuilder(Builder):
+    """Makes the same number once, and so one op less for each pass: for a block to which ops are
+    only added."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
+        self._numbers: dict[Any, Value] = {}
+
+    def full(self, value: Any, dtype: str | DType, shape: Sequence[Dim] = ()) -> Value:
+        if type(value) not in (bool, int, float):
+            return super().full(value, dtype, shape)
+        key = repr(value), dtype, tuple(shape)  # 0.0 is not -0.0
+        if key not in self._numbers:
+            self._numbers[key] = super().full(value, dtype, shape)
+        return self._numbers[key]
 
 
 def _literal(value: Any, dtype: DType | None) -> Literal:

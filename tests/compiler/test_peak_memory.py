@@ -58,11 +58,17 @@ def _write_onnx(path: Path, count: int, external: bool = False) -> None:
     onnx.save(model, path, save_as_external_data=external, location=f"{path.name}.data")
 
 
-def _write_torch(path: Path, count: int) -> None:
+def _write_torch(path: Path, count: int, norms: bool = False) -> None:
+    """Products, or convolutions with norms that scale their weights."""
     torch = pytest.importorskip("torch")
     layers = [torch.nn.Linear(_WIDTH, _WIDTH, bias=False) for _ in range(count)]
+    x = torch.zeros(8, _WIDTH)
+    if norms:
+        ends = _WIDTH, _WIDTH, 1
+        layers = [(torch.nn.Conv2d(*ends), torch.nn.BatchNorm2d(_WIDTH)) for _ in range(count)]
+        layers, x = [layer for pair in layers for layer in pair], x[:1, :, None, None]
     model = torch.nn.Sequential(*layers).eval()
-    torch.export.save(torch.export.export(model, (torch.zeros(8, _WIDTH),)), path)
+    torch.export.save(torch.export.export(model, (x,)), path)
 
 
 def _write_jax(path: Path, count: int, text: bool = False) -> None:
@@ -95,6 +101,7 @@ _WRITERS: dict[str, Callable[[Path, int], None]] = {
     "bytes.onnx": _write_onnx,
     "external.onnx": partial(_write_onnx, external=True),
     "program.pt2": _write_torch,
+    "norms.pt2": partial(_write_torch, norms=True),
     "exported.stablehlo": _write_jax,
     "text.mlir": partial(_write_jax, text=True),
     "model.tflite": _write_tflite,

@@ -52,7 +52,7 @@ from ingot.compiler.frontends.onnx.structures import (
 )
 from ingot.compiler.frontends.strings import Strings
 from ingot.compiler.frontends.symbols import Symbols
-from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.builder import Builder, SharingBuilder
 from ingot.compiler.ir import Block, ListType, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
@@ -68,7 +68,7 @@ class Walk:
     def __init__(
         self, source: Source, options: ImportOptions, main: Block, symbols: Symbols
     ) -> None:
-        self.builder = Builder(main)
+        self.builder: Builder = SharingBuilder(main)
         self.notes = Notes(source, options.survey)
         self.initializers = Initializers(source.files, options, self.notes)
         self.contents = Contents(symbols, main.ops)

@@ -32,7 +32,7 @@ from ingot.compiler.frontends.torch.names import result_names
 from ingot.compiler.frontends.torch.tensors import Tensors, View
 from ingot.compiler.frontends.torch.types import Types
 from ingot.compiler.frontends.torch.walk import Walk
-from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.builder import Builder, SharingBuilder, tensor_type
 from ingot.compiler.graph.folding.eliminate_dead_code import drop_unread_constants
 from ingot.compiler.ir import Block, Function, Module, Region, TensorType, Value, Variable
 from ingot.compiler.ir.dims import Dim, symbols_of
@@ -151,7 +151,7 @@ class _Import:
         symbols.start()
         types = Types(self.archive.program, symbols, self.dim_names)
         block = Block([])
-        builder = Builder(block)
+        builder = SharingBuilder(block)
         tensors = Tensors()
         walk = Walk(block, types, Amounts(symbols), self.survey)
         for spec in self.signature["input_specs"]:

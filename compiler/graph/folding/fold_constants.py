@@ -8,6 +8,7 @@ kernels take as an immediate. What is made of no elements is folded in `fold_emp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -47,18 +48,32 @@ _KEPT = frozenset({"constant", "broadcast", "iota"})
 def fold_constants(module: Module) -> Module:
     """Fold every function of the module; returns the module."""
     for function in module.functions.values():
-        known: dict[Value, Array] = {}
-
-        def fold(
-            op: Op, builder: Builder, known: dict[Value, Array] = known
-        ) -> Sequence[Value] | None:
-            return _fold(op, builder, known)
-
-        rewrite(function.block, fold)
+        rewrite(function.block, partial(_fold, known=_Known()))
     return module
 
 
-def _fold(op: Op, builder: Builder, known: dict[Value, Array]) -> Sequence[Value] | None:
+class _Known:
+    """The elements of small values that are constant. Those of ops that stay are made when they are
+    asked for, since few are."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[Value, Array] = {}
+        self.waiting: dict[Value, Op] = {}
+
+    def __contains__(self, value: Value) -> bool:
+        return value in self.arrays or value in self.waiting
+
+    def array(self, value: Value) -> Array:
+        if value not in self.arrays:
+            self.arrays[value] = self.evaluated(self.waiting.pop(value))[0]
+        return self.arrays[value]
+
+    def evaluated(self, op: Op) -> Sequence[Array]:
+        """What the op gives. Error: it fails."""
+        return evaluate_op(op, list(map(self.array, op.operands)))
+
+
+def _fold(op: Op, builder: Builder, known: _Known) -> Sequence[Value] | None:
     if op.name == "constant":
         return _fold_splat(op, builder, known)
     empty = fold_empty(op, builder)
@@ -66,13 +81,13 @@ def _fold(op: Op, builder: Builder, known: dict[Value, Array]) -> Sequence[Value
         return empty
     if not _is_foldable(op, known):
         return _fold_splats(op, builder)
+    if op.name in _KEPT:
+        known.waiting[op.result] = op
+        return None
     try:
-        arrays = evaluate_op(op, [known[operand] for operand in op.operands])
+        arrays = known.evaluated(op)
     except Error:
         return None  # an index out of range stays a fault of the call
-    if op.name in _KEPT:
-        known[op.result] = arrays[0]
-        return None
     values: list[Value] = []
     for array, result in zip(arrays, op.results, strict=True):
         values.append(builder.constant(Literal(array, tensor_type(result).dtype)))
@@ -97,8 +112,8 @@ def _fold_splats(op: Op, builder: Builder) -> Sequence[Value] | None:
     return [builder.value("broadcast", scalar, shape=type.shape, dimensions=())]
 
 
-def _is_foldable(op: Op, known: dict[Value, Array]) -> bool:
-    if op.regions or not op.results or not known.keys() >= set(op.operands):
+def _is_foldable(op: Op, known: _Known) -> bool:
+    if op.regions or not op.results or not all(map(known.__contains__, op.operands)):
         return False
     if not (op.operands or vars(op.attributes)):
         return False
@@ -122,7 +137,7 @@ def _is_small(value: Value) -> bool:
     return product(type.shape) <= _GREATEST_COUNT  # type: ignore[operator]
 
 
-def _fold_splat(op: Op, builder: Builder, known: dict[Value, Array]) -> Sequence[Value] | None:
+def _fold_splat(op: Op, builder: Builder, known: _Known) -> Sequence[Value] | None:
     """A constant of equal elements as a broadcast; a small one is noted as known."""
     literal = literal_of_value(op.result)
     assert literal is not None
@@ -130,5 +145,5 @@ def _fold_splat(op: Op, builder: Builder, known: dict[Value, Array]) -> Sequence
         scalar = builder.constant(literal.splat)
         return [builder.value("broadcast", scalar, shape=literal.shape, dimensions=())]
     if literal.size <= _GREATEST_COUNT:
-        known[op.result] = array_of(literal)
+        known.arrays[op.result] = array_of(literal)
     return None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.compiler.graph.builder import Builder
+from ingot.compiler.graph.builder import Builder, SharingBuilder
 from ingot.compiler.graph.document_ops import ops_markdown
 from ingot.compiler.graph.ops import OPS, Broadcast, Compare, Reshape, infer_types
 from ingot.compiler.graph.relations import relations_of
@@ -142,3 +142,17 @@ def test_a_number_that_is_too_large_for_a_dtype_is_infinite() -> None:
     Builder(block).constant(1e300, "f32")
     (op,) = block.ops
     assert "inf" in str(op.attributes)
+
+
+def test_equal_numbers_of_a_source_are_one_op() -> None:
+    block = Block([])
+    builder = SharingBuilder(block)
+    given = [(0.0, "f32"), (-0.0, "f32"), (0, "f32"), (0.0, "f64"), (True, "i1"), (1, "i1")]
+    for shape in ((), (2,), (2,), (3, 1)):
+        for value, element in given:
+            assert str(builder.full(value, element, shape).type) == str(
+                TensorType(dtype(element), shape)
+            )
+    names = [op.name for op in block.ops]
+    assert (names.count("constant"), names.count("broadcast")) == (len(given), 2 * len(given))
+    assert builder.full(float("nan"), "f32") is builder.full(float("nan"), "f32")

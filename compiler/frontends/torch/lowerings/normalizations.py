@@ -74,7 +74,7 @@ def layer_norm(
     c: Context, x: Value, shape: Sequence[Dim], weight: Value | None = None,
     bias: Value | None = None, eps: float = 1e-5, _: Any = None,
 ) -> Value:  # fmt: skip
-    return native_layer_norm(c, x, shape, weight, bias, eps)[0]
+    return _layer_norm(c, x, shape, weight, bias, eps)[0]
 
 
 @lowering("aten.native_layer_norm.default")
@@ -82,6 +82,14 @@ def native_layer_norm(
     c: Context, x: Value, shape: Sequence[Dim], weight: Value | None, bias: Value | None, eps: float
 ) -> list[Value]:
     """Also the mean and the inverse deviation."""
+    result, *statistics = _layer_norm(c, x, shape, weight, bias, eps)
+    axes = range(type_of(x).rank - len(shape), type_of(x).rank)
+    return [result, *(c.keep_axes(each, shape_of(x), axes) for each in statistics)]
+
+
+def _layer_norm(
+    c: Context, x: Value, shape: Sequence[Dim], weight: Value | None, bias: Value | None, eps: float
+) -> list[Value]:
     wide = widen(c, x)
     rank = type_of(x).rank
     axes = list(range(rank - len(shape), rank))
@@ -89,8 +97,7 @@ def native_layer_norm(
     inverse = inverse_deviation(c, centered, axes, eps)
     normal = c.op("mul", centered, c.broadcast_back(inverse, shape_of(x), axes))
     result = scale_and_shift(c, normal, weight, bias, shape_of(x)[axes[0] :])
-    statistics = (c.keep_axes(each, shape_of(x), axes) for each in (mean, inverse))
-    return [narrow(c, result, x), *statistics]
+    return [narrow(c, result, x), mean, inverse]
 
 
 @lowering("aten.rms_norm.default", "aten._fused_rms_norm.default")

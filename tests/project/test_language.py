@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
 import threading
+import weakref
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -295,6 +297,7 @@ def test_a_module_is_compiled_once(
     with monkeypatch.context() as patch:
         patch.setattr(ingot, "load", lambda *a, **k: begun.set() or load(*a, **k))
         patch.setattr(loading, "FileTokenizer", make_later)
+        patch.setattr(loading, "_is_lone", lambda: False)
         assert text(path, 64) == texts[0]
     for kept in (tmp_path / "kept").iterdir():
         if len(kept.name) == 64:  # a module
@@ -312,6 +315,30 @@ def test_a_module_is_compiled_once(
     before = {*(tmp_path / "kept").glob("?" * 64)}
     text(copy, 16)
     assert {*(tmp_path / "kept").glob("?" * 64)} == before
+
+
+def test_a_lone_processor_makes_the_tokenizer_first(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what it was made of is not held beside the weights."""
+    ingot.LanguageModel(path, capacity=64)
+    read, load, files = loading.Gguf, ingot.load, list[Any]()
+
+    def opened(path: Any) -> Any:
+        file = read(path)
+        files.append(weakref.ref(file))
+        return file
+
+    def loaded(*arguments: Any, **options: Any) -> Any:
+        gc.collect()
+        assert files
+        assert not any(file() for file in files)
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(loading, "Gguf", opened)
+    monkeypatch.setattr(loading, "_is_lone", lambda: True)
+    monkeypatch.setattr(ingot, "load", loaded)
+    ingot.LanguageModel(path, capacity=64)
 
 
 def test_names_of_adapters_may_be_any_and_others_are_refused(path: Path, weights: Any) -> None:

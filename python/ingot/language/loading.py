@@ -82,14 +82,24 @@ def load_language_model(
         tokenizer = _tokenizer(path, file)
     else:
         with ThreadPoolExecutor(1) as other:  # weights are packed while strings are read
-            loading = other.submit(load, found)
-            tokenizer = _tokenizer(path, file)
+            loading = None if _is_lone() else other.submit(load, found)
+            tokenizer, file = _tokenizer(path, file), None
+            loading = loading or other.submit(load, found)
         with suppress(DataLoss, Incompatible, NotFound):  # it was damaged or removed
             return tokenizer, loading.result()
     module = ingot.compile(path, lora=room, progress=progress, **options)
-    if key(None if file is None else Gguf(path)) == before:  # what was compiled is what was told
+    if (
+        key(None if os.path.isdir(path) else Gguf(path)) == before
+    ):  # what was compiled is what was told
         kept.write_file(before, bytes(module))
     return tokenizer, load(module)
+
+
+def _is_lone() -> bool:
+    """Whether there is one processor for this process: it packs weights when the tokenizer is made,
+    so that what only the making takes is not held beside all of them."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return (os.cpu_count() if usable is None else len(usable(0))) == 1
 
 
 def _tokenizer(path: str | os.PathLike[str], file: Gguf | None) -> Tokenizer:

@@ -309,6 +309,8 @@ class FileTokenizer(Tokenizer):
             template=template if isinstance(template, str) else None,
             marks={f"{name}_token": "" if id is None else texts[id] for name, id in known.items()},
         )
+        self._is_of_bytes = kind == "gpt2"
+        del self._metadata  # of 128,000 tokens the merges take 11 MB
 
     def check_rows(self, rows: int) -> None:
         """DataLoss: a model with so many rows of embeddings does not know all tokens."""
@@ -334,7 +336,7 @@ class FileTokenizer(Tokenizer):
     @cached_property
     def _lost_bytes(self) -> frozenset[int]:
         """Bytes that no token of a byte-level tokenizer stands for."""
-        if self._key("model") != "gpt2":
+        if not self._is_of_bytes:
             return frozenset()
         known = set(self.texts)
         return frozenset(byte for letter, byte in LETTERS.items() if letter not in known)

@@ -10,33 +10,36 @@ from ingot.compiler.graph.ops import ArgExtreme, Reduce, ReduceKind
 from ingot.compiler.graph.ops.reduction import identity
 from ingot.compiler.ir import Op, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.kernels.loop import I64, Index, LoopBuilder, lanes_of
+from ingot.compiler.ir.dims import Dim
+from ingot.compiler.kernels.loop import I64, LoopBuilder, lanes_of
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import DType, dtype
 
 __all__ = ["Accumulator", "accumulator_of"]
 
-_F32 = dtype("f32")
+_F32, _I32 = dtype("f32"), dtype("i32")
 
 
-def accumulator_of(op: Op, operand: DType, result: DType) -> Accumulator:
-    """The accumulator of a `reduce`, `arg_max` or `arg_min` op."""
+def accumulator_of(op: Op, operand: DType, result: DType, count: Dim) -> Accumulator:
+    """The accumulator of a `reduce`, `arg_max` or `arg_min` op over so many elements."""
     if op.name == "reduce":
         return Accumulator(Reduce.of(op).kind, operand, result)
     if isinstance(op.attributes, ArgExtreme):
         kind: ReduceKind = "max" if op.name == "arg_max" else "min"
-        return Accumulator(kind, operand, result, True, op.attributes.last)
+        place = _I32 if isinstance(count, int) and count < 2**31 else I64
+        return Accumulator(kind, operand, result, place, op.attributes.last)
     raise CompileError(f"{op.location or op.name}: no kernel reduces by op '{op.name}'")
 
 
 @dataclass(frozen=True)
 class Accumulator:
-    """One reduction. `index`: the position of the greatest or least element is wanted."""
+    """One reduction. `index`: the position of the greatest or least element is wanted, and has
+    this dtype while it runs."""
 
     kind: ReduceKind
     operand: DType
     result: DType
-    index: bool = False
+    index: DType | None = None
     last: bool = False
 
     @property
@@ -48,18 +51,21 @@ class Accumulator:
     def start(self, b: LoopBuilder, lanes: int, along: bool) -> list[Value]:
         """The first carried values; `along`: lanes are neighbours of the reduced axis."""
         first = b.constant(identity(self.kind, self.running), self.running, lanes)
-        if not self.index:
+        if self.index is None:
             return [first]
         if self.last:
-            return [first, b.constant(-1, I64, lanes)]
-        return [first, b.lanes(lanes) if along and lanes > 1 else b.constant(0, I64, lanes)]
+            return [first, b.constant(-1, self.index, lanes)]
+        if along and lanes > 1:
+            return [first, b.convert(b.lanes(lanes), self.index)]
+        return [first, b.constant(0, self.index, lanes)]
 
     def take(
         self, b: LoopBuilder, carried: list[Value], value: Value, place: Value, live: Value | None
     ) -> list[Value]:
         """The carried values after one more; lanes that are not live stay as they are."""
         value = b.convert(b.broadcast(value, lanes_of(carried[0])), self.running)
-        if self.index:
+        if self.index is not None:
+            place = b.broadcast(b.convert(place, self.index), lanes_of(value))
             return self._take_index(b, carried, value, place, live)
         if live is not None:
             value = b.op(
@@ -71,13 +77,17 @@ class Accumulator:
         self, b: LoopBuilder, carried: list[Value], value: Value, place: Value, live: Value | None
     ) -> list[Value]:
         best, at = carried
-        direction = {"max": "g", "min": "l"}[self.kind] + ("e" if self.last else "t")
-        better = b.op("compare", value, best, direction=direction)
-        if self.operand.is_float:
-            nan = b.op("is_nan", value)
-            if not self.last:  # the first NaN stays
-                nan = b.op("and", nan, b.op("not", b.op("is_nan", best)))
-            better = b.op("or", better, nan)  # nothing compares with a NaN that is the best
+        if self.last:
+            direction = {"max": "ge", "min": "le"}[self.kind]
+            better = b.op("compare", value, best, direction=direction)
+            if self.operand.is_float:  # nothing compares with a NaN that is the best
+                better = b.op("or", better, b.op("is_nan", value))
+        else:
+            direction = {"max": "le", "min": "ge"}[self.kind]
+            worse = b.op("compare", value, best, direction=direction)
+            if self.operand.is_float:  # the first NaN stays
+                worse = b.op("or", worse, b.op("is_nan", best))
+            better = b.op("not", worse)
         if live is not None:
             better = b.op("and", better, live)
         return [b.op("select", better, value, best), b.op("select", better, place, at)]
@@ -91,7 +101,7 @@ class Accumulator:
         """The carried values of all lanes as scalars."""
         if lanes_of(carried[0]) == 1:
             return carried
-        if not self.index:
+        if self.index is None:
             return [b.reduce(carried[0], self.kind)]
         best, at = carried
         top = b.reduce(best, self.kind)
@@ -101,13 +111,13 @@ class Accumulator:
                 "and", b.op("is_nan", best), b.broadcast(b.op("is_nan", top), lanes_of(best))
             )
             same = b.op("or", same, both)
-        outside: Index = -1 if self.last else 2**63 - 1
-        at = b.op("select", same, at, b.value(outside))
+        outside = -1 if self.last else 2 ** (8 * self.index.bytes - 1) - 1
+        at = b.op("select", same, at, b.constant(outside, self.index))
         return [top, b.reduce(at, "max" if self.last else "min")]
 
     def merge(self, b: LoopBuilder, left: list[Value], right: list[Value]) -> list[Value]:
         """The carried values of two parts of the elements, in any order, as those of both."""
-        if not self.index:
+        if self.index is None:
             return [b.op(self.kind, left[0], right[0])]
         (best, at), (other, other_at) = left, right
         better = b.op("compare", other, best, direction={"max": "gt", "min": "lt"}[self.kind])

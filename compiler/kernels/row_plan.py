@@ -20,6 +20,7 @@ from ingot.compiler.kernels.indexing import Index, delinearize, linearize
 from ingot.compiler.kernels.schedule import Space, trace_with_splits
 from ingot.compiler.kernels.trace import Apply, Given, Load, Node, Tracer, walk_nodes
 from ingot.hal.errors import CompileError
+from ingot.hal.spec import DType
 
 __all__ = [
     "RowPlan",
@@ -77,6 +78,23 @@ class RowPlan:
     def roots(self) -> list[Node]:
         return [*(each.element for each in self.reductions), *(each.node for each in self.results)]
 
+    @property
+    def place(self) -> DType | None:
+        """The dtype in which the position of an element runs, None where none is wanted."""
+        return next(
+            (each.accumulator.index for each in self.reductions if each.accumulator.index), None
+        )
+
+    @property
+    def dtypes(self) -> set[DType]:
+        """Of all that is computed; a position that is only stored is widened at the end."""
+        places = {each.op.result for each in self.reductions if each.accumulator.index}
+        dtypes = {self.place} if self.place else set()
+        for node in walk_nodes(self.roots):
+            if not node.dtype.is_boolean and not (isinstance(node, Given) and node.value in places):
+                dtypes.add(node.dtype)
+        return dtypes
+
     @cached_property
     def falling(self) -> frozenset[Node]:
         """Differences of an element and the greatest of its row, which are never above 0."""
@@ -125,7 +143,8 @@ def plan_rows(function: Function) -> RowPlan:
             stage = 1 + max((stages[each] for each in _givens([element])), default=-1)
             stages[op.result] = stage
             types = tensor_type(op.operands[0]).dtype, tensor_type(op.result).dtype
-            reductions.append(RowReduction(op, accumulator_of(op, *types), element, stage))
+            accumulator = accumulator_of(op, *types, dims.product(shape[each] for each in reduced))
+            reductions.append(RowReduction(op, accumulator, element, stage))
         flat = linearize(indices, shape)
         results = [
             _result(tracer, value, shape, flat, flat_row)

@@ -104,8 +104,7 @@ class _Lowering:
         self.reduced = merge_axes(reduced, plan.roots, extra) or [Merged(Axis(1), 1)]
         all_axes = plan.space.axes
         self.along = not all_axes or not kept or all_axes[-1] in reduced
-        dtypes = {node.dtype for node in walk_nodes(plan.roots) if not node.dtype.is_boolean}
-        self.lanes = target.lanes(*dtypes)
+        self.lanes = target.lanes(*plan.dtypes)
         self.stages = 1 + max(each.stage for each in plan.reductions)
         self.flat = flat
         self.strips = None if self.along else strips_of(plan, self.lanes, self.kept, self.reduced)
@@ -535,15 +534,11 @@ class _Lowering:
 
     def _position(self, emitter: Emitter) -> Value:
         """The index of the element within the row, for arg_max."""
-        b = self.builder
-        index = self._row_position()
-        if not any(each.accumulator.index for each in self.plan.reductions):
+        b, dtype = self.builder, self.plan.place
+        if dtype is None:
             return b.value(0)
-        return (
-            b.op("add", b.value(emitter.index(index)), b.lanes(self.lanes))
-            if self.along
-            else (b.broadcast(b.value(emitter.index(index)), self.lanes))
-        )
+        place = b.convert(b.value(emitter.index(self._row_position())), dtype)
+        return b.op("add", place, b.convert(b.lanes(self.lanes), dtype)) if self.along else place
 
     def _row_position(self) -> Index:
         index, stride = Index(), 1  # type: tuple[Index, Dim]

@@ -7,11 +7,13 @@ import pytest
 
 from ingot.compiler.ir import walk
 from ingot.compiler.ir.dims import symbol
+from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.loop_attributes import Ordinal
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.hal.spec import dtype, layout
 from tests.support.entries import entry
 from tests.support.every_target import CPU, OPENCL, on_every_target
+from tests.support.kernel_runner import V4
 from tests.support.rows import layer_norm, softmax, spread
 from tests.support.work_items import needs_device
 
@@ -209,6 +211,20 @@ def test_positions(target, name: str, last: bool, axis: int) -> None:
     x[3] = -np.inf
     x[:, 4] = np.inf
     target.check(function, [x])
+
+
+@pytest.mark.parametrize("name", ["f32", "f64", "f16", "i8", "i64"])
+def test_positions_run_beside_elements_of_any_width(name: str) -> None:
+    """As i32 where a row is known to be short: they take no lanes from the elements."""
+    x = np.random.default_rng(2).integers(-9, 9, (40, 37)).astype(dtype(name).numpy)
+    for axis in (0, 1):
+        function = entry(
+            [f"{name}[40,37]"],
+            lambda b, x, axis=axis: b.op("arg_max", x, axis=axis, dtype=dtype("i64")),
+        )
+        CPU.check(function, [x])
+        lanes = {"f64": 8, "i64": 8}.get(name, 16)
+        assert lower_entry(function, V4).schedule.lanes == lanes
 
 
 @on_every_target

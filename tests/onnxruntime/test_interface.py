@@ -30,12 +30,12 @@ model (float[?, 4] x) => (float[?, 3] y)
 """
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 W = np.arange(1, 13, dtype=np.float32).reshape(4, 3)
-# What belongs to other devices, to training, to packages of models or to sparse tensors.
+# What belongs to other devices, to training, or to packages of models.
 LEFT_OUT = {
     "ModelPackage", "ModelPackageComponentContext",
     "ModelPackageContext", "ModelPackageOptions", "ModelPackageWriteMode",
     "OrtEpAssignedNode", "OrtEpAssignedSubgraph", "OrtEpContextData", "OrtEpContextDataBuffer",
-    "OrtExternalInitializerInfo", "OrtSparseFormat", "OrtSyncStream", "SparseTensor", "contextlib",
+    "OrtExternalInitializerInfo", "OrtSyncStream", "contextlib",
     "create_and_register_allocator_v2", "import_capi_exception", "onnxruntime_validation",
     "register_execution_provider_library", "unregister_execution_provider_library",
 }  # fmt: skip
@@ -392,3 +392,54 @@ def test_what_is_no_input_no_provider_and_no_memory_is_said() -> None:
             ours.SessionOptions().add_initializer("w", W)
 
     wrong(ours)
+
+
+def test_sparse_arguments_are_those_of_onnxruntime() -> None:
+    node = onnx.helper.make_node(
+        "SparseToDenseMatMul", ["a", "b"], ["y"], domain="com.microsoft", alpha=0.5
+    )
+    a = onnx.helper.make_sparse_tensor_value_info("a", onnx.TensorProto.FLOAT, [4, 3])
+    b, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("b", [3, "n"]), ("y", [4, "n"]))
+    )
+    imports = [onnx.helper.make_opsetid(name, 1 if name else 20) for name in ("", "com.microsoft")]
+    graph = onnx.helper.make_graph([node], "g", [a, b], [y])
+    model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10)
+    values, shape = np.float32([1, 2, 3]), np.array([4, 3])
+    dense = np.arange(15, dtype=np.float32).reshape(3, 5)
+    found: list[list[Any]] = []
+    for ort in (theirs, ours):
+        device, make = ort.OrtDevice.make("cpu", 0), ort.SparseTensor
+        session = ort.InferenceSession(model.SerializeToString())
+        one = make.sparse_coo_from_numpy(shape, values, np.array([[0, 1], [2, 0], [3, 2]]), device)
+        flat = make.sparse_coo_from_numpy(shape, values, np.array([1, 6, 11]), device)
+        rows = np.array([1, 0, 2]), np.array([0, 1, 1, 2, 3])
+        compressed = make.sparse_csr_from_numpy(shape, values, *rows, device)
+        given = {"b": ort.OrtValue.ortvalue_from_numpy(dense)}
+        results = []
+        for sparse in (one, compressed):
+            value = given["a"] = ort.OrtValue.ort_value_from_sparse_tensor(sparse)
+            results.append(session.run_with_ort_values(["y"], given)[0].numpy().tolist())
+            results += [value.is_sparse_tensor(), value.is_tensor(), value.data_type()]
+            results += [value.as_sparse_tensor().dense_shape(), value.shape()]
+            results += [sparse.format().name, sparse.values().tolist(), sparse.device_name()]
+        view = compressed.as_csrc_view()
+        results += [session.get_inputs()[0].type, one.as_coo_view().indices().tolist()]
+        results += [view.inner().tolist(), view.outer().tolist()]
+        results += [flat.as_coo_view().indices().tolist()]
+        for wrong in (one.as_csrc_view, compressed.as_coo_view):
+            with pytest.raises(RuntimeError):
+                wrong()
+        found.append(results)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("places", [[[0, 3]] * 3, [[0, 1]] * 2, [-1, 2, 3], [1, 2, 12]])
+def test_elements_outside_of_a_sparse_tensor_are_refused(places: list[Any]) -> None:
+    make, values = ours.SparseTensor, np.float32([1, 2, 3])
+    with pytest.raises(RuntimeError, match=r"of shape \[4, 3\] has 3 values"):
+        make.sparse_coo_from_numpy([4, 3], values, np.array(places))
+    for starts in ([0, 1, 1, 2, 4], [0, 1, 0, 2, 3], [0, 1, 3]):
+        with pytest.raises(RuntimeError, match=r"of shape \[4, 3\] has 3 values"):
+            make.sparse_csr_from_numpy([4, 3], values, np.array([1, 0, 2]), np.array(starts))

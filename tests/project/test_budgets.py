@@ -41,7 +41,7 @@ LINES = {
     "python/ingot": 4160,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 2070,
-    "python/ingot/onnxruntime": 1660,
+    "python/ingot/onnxruntime": 1766,
     "python/ingot/quantizing": 1315,
     "benchmarks": 2675,
     "web": 950,

@@ -42,6 +42,7 @@ from ingot.onnxruntime.places import (
     get_ep_devices,
 )
 from ingot.onnxruntime.session import InferenceSession
+from ingot.onnxruntime.sparse import OrtSparseFormat, SparseTensor
 from ingot.onnxruntime.types import ModelMetadata, NodeArg
 from ingot.onnxruntime.values import IOBinding, OrtValue, copy_tensors
 
@@ -69,10 +70,12 @@ __all__ = [
     "OrtMemType",
     "OrtMemoryInfo",
     "OrtMemoryInfoDeviceType",
+    "OrtSparseFormat",
     "OrtValue",
     "RunOptions",
     "SessionIOBinding",
     "SessionOptions",
+    "SparseTensor",
     "capi",
     "copy_tensors",
     "create_and_register_allocator",

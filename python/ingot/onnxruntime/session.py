@@ -35,6 +35,7 @@ from ingot.onnxruntime.compiled import Loaded, loaded_model
 from ingot.onnxruntime.initializers import with_arguments, with_initializers, write_model
 from ingot.onnxruntime.options import RunOptions, SessionOptions, choose_providers, logger
 from ingot.onnxruntime.places import OrtEpDevice, OrtMemoryInfo, choose_devices, get_ep_devices
+from ingot.onnxruntime.sparse import SparseTensor
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, dtype_of_text, onnx_code, type_text
 from ingot.onnxruntime.values import IOBinding, OrtValue
 from ingot.runtime.signature import Signature, Value
@@ -400,6 +401,8 @@ class _Expected:
             return value
         if isinstance(value, OrtValue):
             return self.taken(value._value)
+        if isinstance(value, SparseTensor):
+            return self.taken(np.asarray(value))
         if not self._is_tensor or value is None:
             return value
         if isinstance(value, (list, tuple)):

@@ -102,9 +102,9 @@ def dtype_of_text(text: str) -> np.dtype[Any]:
 def of_proto(proto: Any) -> tuple[str, list[int | str | None] | None]:
     """The text and the shape of a TypeProto; None where it notes no shape."""
     kind = proto.WhichOneof("value")
-    if kind == "tensor_type":
-        tensor = proto.tensor_type
-        text = type_text(tensor.elem_type)
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        tensor = getattr(proto, kind)
+        text = kind.removesuffix("tensor_type") + type_text(tensor.elem_type)
         return text, _dims(tensor.shape.dim) if tensor.HasField("shape") else None
     if kind == "sequence_type":
         return f"seq({of_proto(proto.sequence_type.elem_type)[0]})", []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ingot.hal.array import Array
-from ingot.onnxruntime.capi import onnxruntime_pybind11_state as state
+from ingot.onnxruntime.sparse import SparseTensor
 from ingot.onnxruntime.types import numpy_dtype, onnx_code, type_text
 
 if TYPE_CHECKING:
@@ -55,11 +55,14 @@ class OrtValue:
         return OrtValue(np.from_dlpack(data))
 
     @staticmethod
-    def ort_value_from_sparse_tensor(sparse_tensor: Any) -> OrtValue:
-        raise state.NotImplemented("there are no sparse tensors here: give a dense one")
+    def ort_value_from_sparse_tensor(sparse_tensor: SparseTensor) -> OrtValue:
+        return OrtValue(sparse_tensor)
 
-    def as_sparse_tensor(self) -> Any:
-        raise state.NotImplemented("there are no sparse tensors here: numpy() gives a dense one")
+    def as_sparse_tensor(self) -> SparseTensor:
+        """RuntimeError: it is none."""
+        if not isinstance(self._value, SparseTensor):
+            raise RuntimeError(f"the value is {type(self._value).__name__}, not a SparseTensor")
+        return self._value
 
     def tensor_size_in_bytes(self) -> int:
         return (
@@ -72,15 +75,18 @@ class OrtValue:
         return value.numpy() if isinstance(value, Array) else np.asarray(value)
 
     def shape(self) -> list[int]:
-        return list(self._value.shape)
+        value = self._value
+        return value.dense_shape() if isinstance(value, SparseTensor) else list(value.shape)
 
     def data_type(self) -> str:
         """tensor(float) and its like."""
-        return type_text(self.element_type())
+        prefix = "sparse_" if self.is_sparse_tensor() else ""
+        return prefix + type_text(self.element_type())
 
     def element_type(self) -> int:
         """The number of the dtype in ONNX."""
-        dtype = self._value.dtype
+        value = self._value
+        dtype = value.values().dtype if isinstance(value, SparseTensor) else value.dtype
         return onnx_code(dtype if isinstance(dtype, np.dtype) else dtype.numpy)
 
     def device_name(self) -> str:
@@ -97,7 +103,7 @@ class OrtValue:
         return isinstance(self._value, (list, tuple))
 
     def is_sparse_tensor(self) -> bool:
-        return False
+        return isinstance(self._value, SparseTensor)
 
     def has_value(self) -> bool:
         return self._value is not None

@@ -132,8 +132,8 @@ class Notes:
         if not self.problems:
             return
         lines = list_problems(self.problems)
-        head = f"cannot compile {self._source.name}: {len(lines)} problem"
+        count = f"{len(lines)} problem{'s' if len(lines) > 1 else ''}"
         good = [name for name, value in results.items() if value is not None]
         if good and len(good) < len(results):
             lines.append(f"{choose(good)} compiles without what needs these layers")
-        raise CompileError("\n  ".join([head + "s" * (len(lines) > 1), *lines]))
+        raise CompileError("\n  ".join([f"cannot compile {self._source.name}: {count}", *lines]))

@@ -100,6 +100,7 @@ def test_what_is_in_the_way_is_listed_with_the_results_that_do_not_need_it() -> 
     with pytest.raises(CompileError) as refused:
         import_onnx(mixed())
     lines = str(refused.value).splitlines()
+    assert lines[0] == "cannot compile the ModelProto: 1 problem"
     assert [line.split(":")[0].strip() for line in lines[1:-1]] == [
         "layer 'ImageDecoder_3'",
     ]

@@ -193,9 +193,9 @@ class _Reader:
                 each["binding_count"],
                 each["constant_count"],
                 each["written"],
-                bytes(
+                _decoded(
                     regions[each["region_offset"] : each["region_offset"] + each["region_length"]]
-                ).decode("utf-8"),
+                ),
             )
             for each in self.entries[first : first + row["entry_count"]]
         )
@@ -214,14 +214,21 @@ class _Reader:
 
 
 def read_text(strings: bytes | memoryview, offset: int) -> str:
-    """The NUL-terminated text at `offset`. DataLoss: there is none."""
+    """The NUL-terminated text at `offset`. DataLoss: there is none, or it is no UTF-8."""
     data = bytes(strings[offset : offset + 256])
     if 0 not in data:
         data = bytes(strings[offset:])
     end = data.find(b"\0")
     if end < 0:
         raise DataLoss(f"string offset {offset} leaves the string section")
-    return data[:end].decode("utf-8")
+    return _decoded(data[:end])
+
+
+def _decoded(data: bytes | memoryview) -> str:
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise DataLoss(f"the module has a text that is no UTF-8: {error.reason}") from None
 
 
 def read_dim(text: str) -> Dim:

@@ -22,10 +22,11 @@ from ingot.compiler.vm.contents import (
     Variant,
 )
 from ingot.compiler.vm.disassemble import disassemble
-from ingot.compiler.vm.read_module import read_dim, read_module
+from ingot.compiler.vm.read_module import read_dim, read_module, read_text
 from ingot.compiler.vm.strings import StringTable
 from ingot.compiler.vm.write_module import strip_module, write_module
 from ingot.hal.errors import DataLoss, Incompatible, Unsupported
+from ingot.hal.lz4 import compress
 from ingot.hal.spec import dtype
 from tests.support.assembly import assert_assembles
 
@@ -112,6 +113,21 @@ def test_code_and_graph_text_are_compressed_where_that_is_shorter() -> None:
     assert_assembles(data)
     stripped = read_module(strip_module(data))
     assert [each.region for each in stripped.executables[0].entries] == ["", ""]
+
+
+def test_texts_that_are_no_utf_8_are_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = hand_written_contents()
+    (executable,) = contents.executables
+    entries = tuple(replace(each, region="add, then mul; " * 50) for each in executable.entries)
+    monkeypatch.setattr(
+        "ingot.compiler.vm.write_module.compress",
+        lambda data: compress(bytes(data).replace(b"add", b"ad\xff")),
+    )
+    data = write_module(replace(contents, executables=(replace(executable, entries=entries),)))
+    with pytest.raises(DataLoss, match="text that is no UTF-8: invalid start byte"):
+        read_module(data)
+    with pytest.raises(DataLoss, match="text that is no UTF-8: unexpected end of data"):
+        read_text(b"a\xc3\0", 0)
 
 
 def test_same_contents_give_the_same_bytes() -> None:

@@ -32,6 +32,7 @@ from ingot.compiler.graph.rewriter import (
 )
 from ingot.compiler.ir import Later, Literal, Module, Op, Value, count_uses
 from ingot.compiler.ir.dataclass import dataclass
+from ingot.compiler.ir.dims import known_dims
 
 __all__ = ["fold_constant_scales", "fold_scales"]
 
@@ -63,7 +64,12 @@ def fold_scales(module: Module) -> Module:
 def fold_constant_scales(module: Module) -> Module:
     """As `fold_scales`, where all are constants."""
     for function in module.functions.values():
-        constants = {op.result for op in tensor_ops(function.block) if op.name == "constant"}
+        constants: set[Value] = set()
+        for op in tensor_ops(function.block):
+            is_moved = op.name in ("reshape", "broadcast") and op.operands[0] in constants
+            is_small = op.name != "broadcast" or tensor_type(op.result).rank <= 1
+            if op.name == "constant" or (is_moved and is_small):
+                constants.add(op.result)
         folder = _Folder(constants, count_uses(function))
         rewrite(function.block, folder.rule)
     return module
@@ -238,11 +244,16 @@ class _Scaled(Later):
 
 
 def _elements(value: Value) -> Array | None:
-    """Those of a constant, maybe under a reshape to a row or to rank 0."""
-    while (op := defined_by(value, "reshape")) is not None:
+    """Those of a constant, of a reshape of one, or of a number that is repeated."""
+    shape, is_repeated = known_dims(tensor_type(value).shape), False
+    while (op := defined_by(value, "reshape", "broadcast")) is not None:
+        is_repeated |= op.name == "broadcast"
         value = op.operands[0]
     literal = literal_of_value(value)
-    return None if literal is None else literal.array
+    if literal is None or (is_repeated and literal.size != 1):
+        return None
+    array = literal.array
+    return np.full(shape, array.reshape(())) if is_repeated else array.reshape(shape)
 
 
 def _channel_of(op: Op) -> int | None:

@@ -89,6 +89,13 @@ def test_scales_that_are_constants_are_in_the_weights_first(place: str, outputs:
             w = constant(b, 1, 2304, outputs)
             y = b.op("dot_general", x, w, lhs_contract=(1,), rhs_contract=(0,))
         vectors = [spread(b, constant(b, seed, outputs), y, 1) for seed in range(2, 7)]
+        column = constant(b, 4, 1, outputs, *[1] * (y.type.rank - 2))
+        vectors[2] = b.op(
+            "broadcast", column, shape=y.type.shape, dimensions=tuple(range(y.type.rank))
+        )
+        zeros = b.op("reshape", b.full(0, "f32", (outputs,)), shape=column.type.shape)
+        zeros = b.op("broadcast", zeros, shape=y.type.shape, dimensions=tuple(range(y.type.rank)))
+        y = b.op("add", y, zeros)
         y = b.op("sub", b.op("add", y, vectors[0]), vectors[1])
         y = b.op("div", b.op("mul", y, vectors[2]), vectors[3])
         return b.op("sub", vectors[4], b.op("mul", y, b.full(3, "f32", y.type.shape)))

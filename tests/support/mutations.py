@@ -23,7 +23,10 @@ from ingot.hal.spec import layout
 
 __all__ = ["mutate", "sections_of", "survive", "with_checksums"]
 
-_KEPT = ("INGOT_SECTION_OBJECTS", "INGOT_SECTION_METADATA", "INGOT_SECTION_REGIONS")
+_KEPT = (
+    *("INGOT_SECTION_OBJECTS", "INGOT_SECTION_METADATA", "INGOT_SECTION_REGIONS"),
+    "INGOT_SECTION_COMPRESSED_REGIONS",
+)
 _WORDS = (0, 1, 2, 3, 4, 8, 16, 64, 255, 0x7FFF, 0x8000, 0xFFFF)
 
 

@@ -108,7 +108,7 @@ static ingot_status_t ingot_cpu_reserve_scratch(ingot_hal_cpu_device_t *device, 
 static ingot_status_t ingot_cpu_executable_load(
     ingot_hal_cpu_executable_t *executable, const ingot_hal_executable_description_t *description) {
   ingot_hal_cpu_device_t *device = (ingot_hal_cpu_device_t *)executable->base.device;
-  const char *variant_name;
+  const char *variant_name = NULL;
   char *name_copy;
   uint64_t scratch_length;
   INGOT_TRY(ingot_cpu_load_library(executable, description, &variant_name));

@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
     "compiler/dispatch": 2270,
-    "compiler/frontends": 42950,
+    "compiler/frontends": 43079,
     "compiler/graph": 11880,
     "compiler/ir": 2320,
     "compiler/kernels": 16640,

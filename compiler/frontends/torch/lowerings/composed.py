@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import shape_of, type_of
-from ingot.compiler.frontends.indexed import scatter_elements
+from ingot.compiler.frontends.indexed import rolled, scatter_elements
 from ingot.compiler.frontends.normalizing import widen
 from ingot.compiler.frontends.torch.complex_values import ComplexValue
 from ingot.compiler.frontends.torch.lowering import ALIASES, COMPOSED, LOWERINGS, Context, Scalar
@@ -202,6 +202,22 @@ def log_add_exp(c: Context, a: Value, b: Value) -> Value:
     return log_of_sum(c, *(widen(c, each) for each in together(c, c.dtype, a, b)))
 
 
+@_composed("special_xlog1py", "special_xlog1py.other_scalar", "special_xlog1py.self_scalar")
+def product_with_log1p(c: Context, a: Scalar, b: Scalar) -> Value:
+    a, b = (widen(c, each) for each in together(c, c.dtype, a, b))
+    zero = c.fill(0, like=a)
+    product = c.op("mul", a, c.op("log1p", b))
+    found = c.op("select", c.compare("eq", a, zero), zero, product)
+    return c.op("select", c.op("is_nan", b), b, found)
+
+
+@_composed("special_ndtr")
+def normal_distribution(c: Context, x: Value) -> Value:
+    x = widen(c, c.convert(x, c.dtype))
+    below = c.op("mul", x, c.fill(-math.sqrt(0.5), like=x))
+    return c.op("mul", LOWERINGS["aten.erfc.default"](c, below), c.fill(0.5, like=x))
+
+
 @_composed("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
 def float_power(c: Context, a: Scalar, b: Scalar) -> Value:
     return c.op("pow", *together(c, c.dtype, a, b))
@@ -327,7 +343,68 @@ def diag(c: Context, x: Value, offset: int = 0) -> Value:
     return diagonal(c, x, offset) if type_of(x).rank == 2 else embed_diagonal(c, x, offset)
 
 
+@_composed("diagflat")
+def diagonal_of_all(c: Context, x: Value, offset: int = 0) -> Value:
+    found: Value = embed_diagonal(c, c.flat(x), offset)
+    return found
+
+
+@_composed("max_unpool2d", "max_unpool3d")
+def unpool(c: Context, x: Value, places: Value, size: Sequence[Dim], *_: Any) -> Value:
+    """Zeros of `size`, with x at these places of the last axes, counted row by row."""
+    kept = shape_of(x)[: -len(size)]
+    flat = c.full(0, type_of(x).dtype, (*kept, dims.product(size)))
+    row = (*kept, dims.product(shape_of(x)[len(kept) :]))
+    places, x = c.reshape(places, row), c.reshape(x, row)
+    return c.reshape(scatter_elements(c, flat, len(kept), places, x, "set"), c.shape)
+
+
 # ---- sums and products
+
+
+@_composed("nanmean")
+def mean_of_numbers(
+    c: Context, x: Value, dim: Any = None, keepdim: bool = False, **__: Any
+) -> Value:
+    x = widen(c, c.convert(x, c.dtype))
+    none, axes = c.op("is_nan", x), c.axes(dim, x)
+    total = c.reduce(c.op("select", none, c.fill(0, like=x), x), axes, "add", keepdim)
+    count = c.reduce(c.convert(c.op("not", none), type_of(x).dtype), axes, "add", keepdim)
+    return c.op("div", total, count)
+
+
+@_composed("pairwise_distance")
+def distance(
+    c: Context, a: Value, b: Value, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Value:
+    a, b = (widen(c, each) for each in together(c, c.dtype, a, b))
+    away = c.op("add", c.op("sub", a, b), c.fill(eps, like=a))
+    found: Value = LOWERINGS["aten.linalg_vector_norm.default"](c, away, p, [-1], keepdim)
+    return found
+
+
+@_composed("linalg_vecdot")
+def dot_of_vectors(c: Context, a: Value, b: Value, *, dim: int = -1) -> Value:
+    products = c.op("mul", *c.broadcast(_conjugated(c, a), b))
+    return c.reduce(products, [dim % len(c.common_shape(shape_of(a), shape_of(b)))], "add")
+
+
+@_composed("cross")
+def cross_product_somewhere(c: Context, a: Value, b: Value, dim: int | None = None) -> Value:
+    """Without an axis it is the first one of three elements."""
+    found: Value = cross_product(c, a, b, dim=c.shape.index(3) if dim is None else dim)
+    return found
+
+
+@_composed("linalg_cross")
+def cross_product(c: Context, a: Value, b: Value, *, dim: int = -1) -> Value:
+    a, b = together(c, c.dtype, a, b)
+    axis = c.axis(dim, a)
+
+    def products(first: int, second: int) -> Value:
+        return c.op("mul", rolled(c, a, axis, first), rolled(c, b, axis, second))
+
+    return c.op("sub", products(-1, -2), products(-2, -1))
 
 
 def _with_mean(name: str) -> None:

@@ -144,7 +144,7 @@ def _shape(x: Operand) -> tuple[Dim, ...]:
 # ---- elimination
 
 
-@_linalg("linalg_inv_ex")
+@_linalg("linalg_inv_ex", "linalg_inv", "inverse")
 def inverse(m: _Matrices, x: Operand, **_: Any) -> _Found:
     array = m.of(x)
     factors = lu(array)
@@ -152,7 +152,7 @@ def inverse(m: _Matrices, x: Operand, **_: Any) -> _Found:
     return solve(factors, unit), factors.info
 
 
-@_linalg("_linalg_solve_ex")
+@_linalg("_linalg_solve_ex", "linalg_solve")
 def solution(m: _Matrices, a: Operand, b: Operand, *, left: bool = True, **_: Any) -> _Found:
     array, right = m.together(a, b, with_vectors=True)
     factors = lu(array if left else array.T)
@@ -162,13 +162,13 @@ def solution(m: _Matrices, a: Operand, b: Operand, *, left: bool = True, **_: An
     return found, own.both, own.pivots + 1, own.info
 
 
-@_linalg("_linalg_det")
+@_linalg("_linalg_det", "linalg_det", "det")
 def determinant(m: _Matrices, x: Operand) -> _Found:
     factors = lu(m.of(x))
     return product_of(signed_pivots(factors)), factors.both, factors.pivots + 1
 
 
-@_linalg("_linalg_slogdet")
+@_linalg("_linalg_slogdet", "linalg_slogdet", "slogdet")
 def log_determinant(m: _Matrices, x: Operand) -> _Found:
     factors = lu(m.of(x))
     pivots = signed_pivots(factors)
@@ -178,7 +178,7 @@ def log_determinant(m: _Matrices, x: Operand) -> _Found:
     return product_of(phases), size.each("log").sum(1), factors.both, factors.pivots + 1
 
 
-@_linalg("linalg_lu_factor_ex")
+@_linalg("linalg_lu_factor_ex", "linalg_lu_factor")
 def lu_factors(m: _Matrices, x: Operand, *, pivot: bool = True, **_: Any) -> _Found:
     factors = _pivoted(m, x, pivot)
     return factors.both, factors.pivots + 1, factors.info
@@ -245,7 +245,7 @@ def _batch(c: Context, a: Operand, b: Operand) -> tuple[Dim, ...]:
 # ---- Cholesky factors and triangles
 
 
-@_linalg("linalg_cholesky_ex")
+@_linalg("linalg_cholesky_ex", "linalg_cholesky")
 def cholesky_factor(m: _Matrices, x: Operand, *, upper: bool = False, **_: Any) -> _Found:
     array = m.of(x)
     factor, info = cholesky(array.H if upper else array)
@@ -341,7 +341,7 @@ def product_with_q(
 # ---- eigenvalues and singular values
 
 
-@_linalg("_linalg_eigh")
+@_linalg("_linalg_eigh", "linalg_eigh", "linalg_eigvalsh")
 def eigen_of_hermitian(
     m: _Matrices,
     x: Operand,
@@ -370,6 +370,16 @@ def singular(
 ) -> _Found:
     u, values, vh = svd(m.of(x), whole=full_matrices and compute_uv)[:3]
     return (u, values, vh) if compute_uv else (None, values, None)
+
+
+@_linalg("linalg_svd")
+def singular_parts(m: _Matrices, x: Operand, full_matrices: bool = True, **_: Any) -> _Found:
+    return svd(m.of(x), whole=full_matrices)[:3]
+
+
+@_linalg("linalg_svdvals")
+def singular_values(m: _Matrices, x: Operand, **_: Any) -> _Found:
+    return [svd(m.of(x), whole=False)[1]]
 
 
 @_linalg("linalg_pinv.atol_rtol_tensor", "linalg_pinv.atol_rtol_float")

@@ -36,6 +36,11 @@ def sort(c: Context, x: Value, dim: int = -1, descending: bool = False) -> list[
     return list(sort_with_places(c, x, c.axis(dim, x), descending))
 
 
+@lowering("aten.msort.default")
+def sort_rows(c: Context, x: Value) -> Value:
+    return sort(c, x, 0)[0]
+
+
 @lowering("aten.sort.stable")
 def stable_sort(
     c: Context, x: Value, *, stable: Any = None, dim: int = -1, descending: bool = False

@@ -404,6 +404,33 @@ COMPOSED: dict[str, Callable[..., Any]] = {
         torch.vdot(x[0], x[1]), torch.vdot(x[0] * 1j, x[1] + 2j), torch.inner(x, x[0]),
         torch.inner(x, x[0, 0]), torch.tensordot(x, x, ([1], [1])), torch.kron(x, x[:2]),
         torch.addr(x, x[:, 0], x[0], beta=2, alpha=0.5), torch.kron(x[0], x), torch.matmul(x, x.T),
+        torch.linalg.vecdot(x, x[0] * 2), torch.linalg.vecdot(x * 1j, x[:1] + 2j, dim=0).real,
+        torch.cross(x, x.flip(0), dim=0), torch.linalg.cross(x.T, x.T.roll(1, 0)),
+        F.pairwise_distance(x, x.flip(0)), F.pairwise_distance(x, x[0], 1.0, keepdim=True),
+    ),
+    "matrices": lambda x, e, i: [
+        (torch.linalg.inv(a), a.inverse(), a.det(), *torch.linalg.slogdet(a), *torch.slogdet(a),
+         torch.linalg.det(a), torch.linalg.solve(a, x), torch.linalg.cholesky(a),
+         torch.linalg.eigvalsh(a), torch.linalg.eigh(a)[0], *torch.linalg.lu_factor(a),
+         torch.linalg.svdvals(x), torch.linalg.svd(x)[1], torch.linalg.svd(x)[2].abs())
+        for a in [x @ x.T + torch.eye(3)]
+    ],
+    "signals": lambda x, e, i: (
+        [window(n, periodic=periodic) + x[0, 0] for n in (1, 2, 9) for periodic in (True, False)
+         for window in (torch.hann_window, torch.hamming_window, torch.blackman_window)],
+        torch.fft.fftshift(x), torch.fft.ifftshift(x, 0), torch.fft.fftshift(x * 1j).imag,
+        torch.hamming_window(7, False, 0.4, 0.3), torch.hann_window(8),
+        [torch.view_as_real(each) for line in [x.repeat(1, 5)] for each in (
+            torch.stft(line, 8, 3, 6, torch.hann_window(6), normalized=True, return_complex=True),
+            torch.stft(line[0], 8, window=e[:1].sin() + torch.ones(8), center=False,
+                       onesided=False, return_complex=True))],
+    ),
+    "rest": lambda x, e, i: (
+        S.ndtr(x), S.xlog1py(x, x.abs()), S.xlog1py(x, 2.0), S.xlog1py(e, e.flip(0)), S.ndtr(e),
+        e.nanmean(), torch.stack((e, e * 2)).nanmean(1), torch.nanmean(x, 0, True), x.msort(),
+        torch.diagflat(x), torch.diagflat(x[0], 1),
+        F.max_unpool1d(x[:, None, :1], i[:1].expand(3, 1, 1), 4),
+        F.max_unpool2d(x[None, None, :1, :2], i[::2].expand(1, 1, 1, 2), 2, output_size=(2, 4)),
     ),
 }  # fmt: skip
 

@@ -19,6 +19,7 @@ def _activation(*names: str) -> Callable[[Callable[..., Value]], Callable[..., V
 
     def register(function: Callable[..., Value]) -> Callable[..., Value]:
         def lower(c: Context, x: Value, *given: Any, **named: Any) -> Value:
+            x = c.convert(x, c.dtype)
             return narrow(c, function(c, widen(c, x), *given, **named), x)
 
         lowering(*(f"aten.{name}.default" for name in names))(lower)

@@ -426,6 +426,7 @@ COMPOSED: dict[str, Callable[..., Any]] = {
                        onesided=False, return_complex=True))],
     ),
     "rest": lambda x, e, i: (
+        (i > 0).logit(), i.logit(0.1),
         S.ndtr(x), S.xlog1py(x, x.abs()), S.xlog1py(x, 2.0), S.xlog1py(e, e.flip(0)), S.ndtr(e),
         e.nanmean(), torch.stack((e, e * 2)).nanmean(1), torch.nanmean(x, 0, True), x.msort(),
         torch.diagflat(x), torch.diagflat(x[0], 1),

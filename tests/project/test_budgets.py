@@ -27,7 +27,7 @@ LINES = {
     "compiler/kernels": 16640,
     "compiler/stream": 1653,
     "compiler/targets": 5035,
-    "compiler/vm": 2652,
+    "compiler/vm": 2649,
     "csrc": 102,
     "csrc/api": 2795,
     "csrc/base": 961,

@@ -48,17 +48,21 @@ _window("blackman", (0.42, 0.5, 0.08))
 def _spectra(
     c: Context, x: Any, points: int, hop: int | None = None, length: int | None = None,
     window: Any = None, normalized: bool = False, onesided: bool | None = None,
-    *_: Any, **__: Any,
+    return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> ComplexValue:  # fmt: skip
     """[..., n] -> [..., frequencies, frames]."""
     parts = x.parts if isinstance(x, ComplexValue) else (x,)
     if window is not None and isinstance(window, ComplexValue):
         raise UnsupportedNode("its window is complex: use a real one")
+    if return_complex is False:
+        raise UnsupportedNode("its result are pairs of numbers: set return_complex=True")
     own = points if length is None else length
     window = c.full(1, type_of(parts[0]).dtype, (own,)) if window is None else window
     before = (points - own) // 2
     zeros = c.full(0, type_of(window).dtype, (before,))
     window = fitted(c, c.op("concatenate", zeros, window, axis=0), 0, points)
+    if align_to_window:
+        parts = tuple(_around(c, each, before) for each in parts)
     frames = c.declared[0].shape[-1]  # type: ignore[union-attr]
     shape = (*shape_of(parts[0])[:-1], frames, points)
     inner = c.declaring(TensorType(type_of(parts[0]).dtype, shape))
@@ -78,6 +82,13 @@ def _spectra(
 
 
 complex_lowering("aten.stft.default")(_spectra)
+
+
+def _around(c: Context, x: Value, count: int) -> Value:
+    """x with so many zeros at both ends of its last axis."""
+    ends = (*[0] * (type_of(x).rank - 1), count)
+    zero = c.constant(0, type_of(x).dtype)
+    return c.op("pad", x, zero, low=ends, high=ends, interior=(0,) * len(ends))
 
 
 def _shifted(name: str, extra: int) -> None:

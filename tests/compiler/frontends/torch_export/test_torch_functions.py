@@ -422,6 +422,8 @@ COMPOSED: dict[str, Callable[..., Any]] = {
         torch.hamming_window(7, False, 0.4, 0.3), torch.hann_window(8),
         [torch.view_as_real(each) for line in [x.repeat(1, 5)] for each in (
             torch.stft(line, 8, 3, 6, torch.hann_window(6), normalized=True, return_complex=True),
+            torch.stft(line, 8, 3, 6, torch.hann_window(6), center=False, return_complex=True,
+                       align_to_window=True),
             torch.stft(line[0], 8, window=e[:1].sin() + torch.ones(8), center=False,
                        onesided=False, return_complex=True))],
     ),
@@ -453,6 +455,16 @@ def test_ops_that_are_a_few_others_need_no_decomposition(
             assert (a.dtype, a.shape) == (b.dtype, b.shape)
             np.testing.assert_allclose(a, b, 1e-5, 1e-5)
     assert not asked
+
+
+@pytest.mark.filterwarnings("ignore:.*return_complex=False")
+def test_spectra_as_pairs_of_numbers_are_refused() -> None:
+    def spectra(x: Any) -> Any:
+        return torch.stft(x, 8, window=torch.ones(8), center=False, return_complex=False)
+
+    program = torch.export.export(Calls(spectra), (drawn(2, 20),), strict=False)
+    with pytest.raises(CompileError, match="pairs of numbers: set return_complex=True"):
+        read_source(program)
 
 
 def test_norms_of_the_batch_alone_are_taken() -> None:

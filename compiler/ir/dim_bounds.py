@@ -16,8 +16,10 @@ from ingot.compiler.ir.polynomials import (
     Symbol,
     expr_of,
     from_terms,
+    of_atom,
     substitute,
     symbol,
+    terms_of,
 )
 from ingot.hal.errors import CompileError
 
@@ -151,8 +153,24 @@ def _with_an_end(dim: Expr, known: Bounds) -> Iterator[Dim]:
                 continue
             others = from_terms([(tuple(each for each in monomial if each[0] is not atom), factor)])
             if bounds(others * (1 if factor > 0 else -1), known)[0] >= 0:
-                for end in _ends(atom, factor < 0, known):
+                for end in (
+                    *_like(atom, dim if factor < 0 else 0),
+                    *_ends(atom, factor < 0, known),
+                ):
                     yield dim - expr_of(((monomial, factor),)) + end * others
+
+
+def _like(call: Call, dim: Dim) -> Iterator[Dim]:
+    """Dims that a quotient is never above, of other quotients in `dim`: a/n <= b/n - (b - a)/n."""
+    a, n = call.operands[:2]
+    if call.function != "floordiv" or not isinstance(n, int) or n < 1:
+        return
+    atoms = dict.fromkeys(atom for monomial, _ in terms_of(dim) for atom, _ in monomial)
+    for other in atoms:
+        if isinstance(other, Call) and other.function == "floordiv" and other.operands[1] == n:
+            distance = other.operands[0] - a
+            if isinstance(distance, int) and other is not call:
+                yield of_atom(other) - distance // n
 
 
 def _ends(call: Call, upper: bool, known: Bounds) -> Sequence[Dim]:

@@ -360,6 +360,22 @@ def test_products_of_min_and_max_are_compared() -> None:
     assert not prove_le(0, maximum(S, A + 1) * (B - S) - B)
 
 
+def test_quotients_by_one_number_are_compared() -> None:
+    assert prove_le(floordiv(A + 1, 4), floordiv(A + 3, 4))
+    assert not prove_le(floordiv(A + 3, 4) + 1, floordiv(A + 6, 4))
+    assert not prove_le(floordiv(A + 3, 4), floordiv(A + 1, 4))
+    assert not prove_le(floordiv(A, 4), floordiv(A * 2, 5))
+    assert prove_le(floordiv(A + 3, 4) * 3, floordiv(A + 7, 4) * 3 - 3)
+    sizes = [floordiv(A + k, 4) * floordiv(B + k, 8) for k in (1, 3)]
+    assert prove_le(*sizes)
+    assert not prove_le(*reversed(sizes))
+    # What is left of poolings that end with a window that begins inside of the image.
+    size: Dim = A
+    for _ in range(3):
+        size = minimum(ceildiv(size - 3, 2) + 1, ceildiv(size, 2))
+    assert size == floordiv(A, 8)
+
+
 def test_a_power_of_a_sum_is_as_large_as_its_terms() -> None:
     sum_ = A + B + S + symbol("t")
     power = substitute(product([symbol("x")] * 8), {"x": sum_})

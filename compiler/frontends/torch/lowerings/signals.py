@@ -51,7 +51,7 @@ def _spectra(
     return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> ComplexValue:  # fmt: skip
     """[..., n] -> [..., frequencies, frames]."""
-    parts = x.parts if isinstance(x, ComplexValue) else (x,)
+    parts: tuple[Value, ...] = x.parts if isinstance(x, ComplexValue) else (x,)
     if window is not None and isinstance(window, ComplexValue):
         raise UnsupportedNode("its window is complex: use a real one")
     if return_complex is False:

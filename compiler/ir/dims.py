@@ -100,7 +100,7 @@ def _divide_by_number(a: Expr, b: int) -> Dim:
     if isinstance(left, int):
         return quotient
     common = math.gcd(b, *(factor for _, factor in left.terms))
-    left, constant, b = _divided(left, common), constant // common, b // common
+    left, constant, b = _absorbed(_divided(left, common)), constant // common, b // common
     inner = single_call(left)
     if b == 1:
         return quotient + left
@@ -113,6 +113,18 @@ def _divide_by_number(a: Expr, b: int) -> Dim:
     left = left + constant
     period = _only_period(left, b)
     return quotient + (call_of("floordiv", left, b) if period is None else period)
+
+
+def _absorbed(dim: Dim) -> Dim:
+    """x + max(y - x, 0), as padding makes it, as max(y, x)."""
+    for monomial, factor in terms_of(dim):
+        call = single_call(expr_of(((monomial, 1),))) if monomial and factor == 1 else None
+        if call is not None and call.function in ("min", "max"):
+            rest = dim - of_atom(call)
+            parts = [each + rest for each in call.operands]
+            if sum(len(terms_of(each)) for each in parts) <= len(terms_of(rest)) + 1:
+                return reduce(FUNCTIONS[call.function], parts)
+    return dim
 
 
 def ceildiv(a: Dim, b: Dim) -> Dim:

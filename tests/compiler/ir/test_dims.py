@@ -374,6 +374,7 @@ def test_quotients_by_one_number_are_compared() -> None:
     for _ in range(3):
         size = minimum(ceildiv(size - 3, 2) + 1, ceildiv(size, 2))
     assert size == floordiv(A, 8)
+    assert floordiv(A + maximum(floordiv(A + 1, 2) * 2 - A, 0), 2) == floordiv(A + 1, 2)  # padded
 
 
 def test_a_power_of_a_sum_is_as_large_as_its_terms() -> None:

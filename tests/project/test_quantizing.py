@@ -139,6 +139,18 @@ def test_layers_stay_float_for_a_reason() -> None:
         quantized(GIVEN)
 
 
+def test_data_of_zeros_shows_neither_ranges_nor_errors() -> None:
+    zeros = np.zeros_like(DATA)
+    report = quantized(activations="int8", data=zeros).quantization
+    assert schemes(report) == {"first": "float", "second": "float"}
+    assert all("which tells no range" in each.reason for each in report.layers)
+    limited = quantized(weights="int4", data=zeros, max_error=1e-3).quantization
+    assert limited.quantized == 0
+    errors = [each.error for each in quantized(weights="int4").quantization.layers]
+    assert [each.error for each in limited.layers] == errors
+    assert not any(each.is_measured for each in limited.layers)
+
+
 def test_a_layer_that_is_slower_stays_float() -> None:
     class Named:
         name, kind = "first", "product"

@@ -138,6 +138,13 @@ def test_the_range_of_mse_has_the_least_squared_error(data: st.DataObject) -> No
         assert ranges["entropy"].scale < 0.8 * everything.scale
 
 
+def test_zeros_tell_nothing_of_a_range() -> None:
+    x = RANDOM.standard_normal(4000).astype(np.float32)
+    for method in METHODS:
+        rectified, positive = np.maximum(x, 0), x[x > 0]
+        assert range_of(histogram(rectified), method) == range_of(histogram(positive), method)
+
+
 def test_numbers_that_are_all_the_same_have_a_range() -> None:
     for method in METHODS:
         assert range_of(histogram(np.zeros(5, np.float32)), method).rounded(np.zeros(2)).any() == 0

@@ -38,7 +38,8 @@ _COUNTED = 4096
 
 @dataclass(eq=False)
 class Inputs:
-    """What a layer read. `rows`: f32[rows, groups, k], some of them; `hessian`: the sum of x x^T
+    """What a layer read. `rows`: f32[rows, groups, k], some of them, or None where these are none
+    or zeros, by which no error is seen; `hessian`: the sum of x x^T
     over more of them, [k, k], where it was asked for; `histogram`: of all elements."""
 
     histogram: Histogram = field(default_factory=Histogram)
@@ -47,7 +48,8 @@ class Inputs:
 
     @property
     def rows(self) -> _Array | None:
-        return np.concatenate(self.parts) if self.parts else None
+        rows = np.concatenate(self.parts) if self.parts else None
+        return rows if rows is not None and rows.any() else None
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ __all__ = [
 _Array = np.ndarray[Any, Any]
 
 GIVEN = "its weight is given when the module is loaded"
+_NO_RANGE = "all that it reads in the calibration data is 0, which tells no range"
 
 _ACTIVATIONS = ("int8", "dynamic")
 _GROUP = 32
@@ -185,6 +186,8 @@ def _decided(layer: Layer, weight: _Array, scheme: Scheme, inputs: Inputs | None
     range = None
     if is_static and scheme.activations == "int8":
         assert inputs is not None
+        if inputs.histogram.low == inputs.histogram.high:
+            return Decision(layer, None, _NO_RANGE)
         range = range_of(inputs.histogram, scheme.method)
     codes, grid = rounded(weight, _grid(layer, weight, scheme), scheme.bits < 8)
     if scheme.compensate and inputs is not None and inputs.hessian is not None:

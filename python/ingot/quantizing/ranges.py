@@ -25,7 +25,8 @@ _TURNS = 2
 
 @dataclass
 class Histogram:
-    """How often which numbers occur: first `widen` with all of them, then `add`."""
+    """How often which numbers occur: first `widen` with all of them, then `add`. Zeros are not
+    counted: each range has a code for them, so they tell nothing of it."""
 
     low: float = 0.0
     high: float = 0.0
@@ -38,7 +39,7 @@ class Histogram:
 
     def add(self, x: _Array) -> None:
         if self.high > self.low:
-            self.counts += np.histogram(x, _BINS, (self.low, self.high))[0]
+            self.counts += np.histogram(x[x != 0], _BINS, (self.low, self.high))[0]
 
     @property
     def middles(self) -> _Array:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from ingot.compiler.ir.polynomials import (
     CACHE_LENGTH,
+    FUNCTIONS,
     Atom,
     Call,
     Dim,
@@ -33,6 +34,7 @@ _TRIES = 100  # proofs tried with other ends of min, max and mod
 _FAR = 1000003  # beyond the least value of a symbol
 _GREATEST_EXPANSION = 2048  # terms, a twentieth of a second
 _Known = tuple[tuple[str, tuple[int, "int | None"]], ...]
+_Point = tuple[tuple[str, int], ...]
 
 
 def _relevant(dim: Expr, known: Bounds | None) -> _Known:
@@ -104,8 +106,9 @@ def _proven(difference: Expr, relevant: _Known) -> bool:
         if beyond and small and bounds(substitute(difference, beyond), others)[0] >= 0:
             return True
     with suppress(CompileError):
-        return not _is_refuted(difference, known) and _prove_with_ends(
-            difference, known, 3, [_TRIES]
+        return not _is_refuted(difference, known) and (
+            bounds(_without_multiples(difference), known)[0] >= 0
+            or _prove_with_ends(difference, known, 3, [_TRIES])
         )
     return False
 
@@ -113,21 +116,46 @@ def _proven(difference: Expr, relevant: _Known) -> bool:
 def _is_refuted(dim: Expr, known: Bounds) -> bool:
     """Whether the dim is negative where all symbols, or all but one, are large, or small: nearly
     all that has no proof is, and a search for one takes a hundred times as long."""
-    low = {name: known.get(name, (0, None))[0] for name in dim.names}
-    high = {name: least + _FAR for name, least in low.items()}
-    for name, (_, greatest) in known.items():
-        if name in high and greatest is not None:
-            high[name] = min(high[name], greatest)
-    points = [low, high]
-    points += [{**low, name: high[name]} for name in low] + [
-        {**high, name: low[name]} for name in low
-    ]
-    for values in points:
+    for point in _corners(tuple((name, known.get(name, (0, None))) for name in sorted(dim.names))):
         with suppress(ZeroDivisionError):
-            value = substitute(dim, values)
+            value = _value(dim, point)
             if isinstance(value, int) and value < 0:
                 return True
     return False
+
+
+@lru_cache(maxsize=CACHE_LENGTH)
+def _corners(known: _Known) -> Sequence[_Point]:
+    """Where all symbols, or all but one, are small, or large."""
+    low = {name: least for name, (least, _) in known}
+    high = {
+        name: least + _FAR if greatest is None else min(least + _FAR, greatest)
+        for name, (least, greatest) in known
+    }
+    one_high = [{**low, name: high[name]} for name in low]
+    one_low = [{**high, name: low[name]} for name in low]
+    return [tuple(each.items()) for each in (low, high, *one_high, *one_low)]
+
+
+def _value(dim: Dim, point: _Point) -> Dim:
+    """The dim at a point, which is a number unless dims do not broadcast there."""
+    if isinstance(dim, int):
+        return dim
+    result: Dim = 0
+    for monomial, value in dim.terms:
+        term: Dim = value
+        for atom, power in monomial:
+            for _ in range(power):
+                term = term * _value_of_atom(atom, point)
+        result = result + term
+    return result
+
+
+@lru_cache(maxsize=CACHE_LENGTH)
+def _value_of_atom(atom: Atom, point: _Point) -> Dim:
+    if isinstance(atom, Symbol):
+        return dict(point)[atom.name]
+    return reduce(FUNCTIONS[atom.function], (_value(each, point) for each in atom.operands))
 
 
 def _common_symbols(dim: Expr) -> dict[Atom, int]:
@@ -151,6 +179,19 @@ def _expansion(dim: Expr, replaced: Mapping[str, Dim]) -> int:
         math.prod(power + 1 for atom, power in monomial if atom.names & replaced.keys())
         for monomial, _ in dim.terms
     )
+
+
+def _without_multiples(dim: Expr) -> Dim:
+    """A dim that is never above this one: a - n + 1 <= n * (a // n) <= a."""
+    result: Dim = 0
+    for monomial, factor in dim.terms:
+        term: Dim = expr_of(((monomial, factor),)) if monomial else factor
+        atom = monomial[0][0] if len(monomial) == 1 and monomial[0][1] == 1 else None
+        n = _divisor(atom) if isinstance(atom, Call) else None
+        if isinstance(atom, Call) and n and factor % n == 0:
+            term = (atom.operands[0] - (n - 1 if factor > 0 else 0)) * (factor // n)
+        result = result + term
+    return result
 
 
 def _prove_with_ends(dim: Expr, known: Bounds, depth: int, tries: list[int]) -> bool:
@@ -185,15 +226,23 @@ def _with_an_end(dim: Expr, known: Bounds) -> Iterator[Dim]:
 
 def _like(call: Call, dim: Dim) -> Iterator[Dim]:
     """Dims that a quotient is never above, of other quotients in `dim`: a/n <= b/n - (b - a)/n."""
-    a, n = call.operands[:2]
-    if call.function != "floordiv" or not isinstance(n, int) or n < 1:
+    a, n = call.operands[0], _divisor(call)
+    if not n:
         return
     atoms = dict.fromkeys(atom for monomial, _ in terms_of(dim) for atom, _ in monomial)
     for other in atoms:
-        if isinstance(other, Call) and other.function == "floordiv" and other.operands[1] == n:
+        if isinstance(other, Call) and _divisor(other) == n:
             distance = other.operands[0] - a
             if isinstance(distance, int) and other is not call:
                 yield of_atom(other) - distance // n
+
+
+def _divisor(call: Call) -> int | None:
+    """The positive number of a quotient by one, else None."""
+    divisor = call.operands[1]
+    if call.function == "floordiv" and isinstance(divisor, int) and divisor > 0:
+        return divisor
+    return None
 
 
 def _ends(call: Call, upper: bool, known: Bounds) -> Sequence[Dim]:

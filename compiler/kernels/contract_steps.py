@@ -59,6 +59,7 @@ class _Writer:
     def __init__(self, kernel: Kernel) -> None:
         self.ordinals = {dim: ordinal for ordinal, dim in enumerate(kernel.constants)}
         self.steps: dict[Step, int] = {}
+        self.atoms: dict[Atom, Number] = {}
 
     def number(self, dim: Dim) -> Number:
         """Where the dim's value stands after the steps so far."""
@@ -71,12 +72,18 @@ class _Writer:
             return Number("literal", dim)
         total: Number | None = None
         for monomial, coefficient in dim.terms:
-            factors = [self._atom(atom) for atom, power in monomial for _ in range(power)]
+            factors = [self._once(atom) for atom, power in monomial for _ in range(power)]
             if coefficient != 1 or not factors:
                 factors.append(self.number(coefficient))
             term = reduce(lambda a, b: self.step("mul", a, b), factors)
             total = term if total is None else self.step("add", total, term)
         return Number("literal", 0) if total is None else total
+
+    def _once(self, atom: Atom) -> Number:
+        found = self.atoms.get(atom)
+        if found is None:
+            found = self.atoms[atom] = self._atom(atom)
+        return found
 
     def _atom(self, atom: Atom) -> Number:
         if not isinstance(atom, Symbol):

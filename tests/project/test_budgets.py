@@ -23,7 +23,7 @@ LINES = {
     "compiler/dispatch": 2270,
     "compiler/frontends": 43079,
     "compiler/graph": 11880,
-    "compiler/ir": 2358,
+    "compiler/ir": 2393,
     "compiler/kernels": 16640,
     "compiler/stream": 1653,
     "compiler/targets": 5035,

@@ -377,6 +377,15 @@ def test_quotients_by_one_number_are_compared() -> None:
     assert floordiv(A + maximum(floordiv(A + 1, 2) * 2 - A, 0), 2) == floordiv(A + 1, 2)  # padded
 
 
+def test_multiples_of_quotients_are_close_to_what_is_divided() -> None:
+    assert prove_le(A - 3, floordiv(A, 4) * 4)
+    assert prove_le(floordiv(A, 4) * 4, A)
+    assert not prove_le(A - 2, floordiv(A, 4) * 4)
+    assert not prove_le(floordiv(A, 4) * 4, A - 1)
+    assert prove_le(floordiv(A + 3, 4) * 8 + B, A * 2 + B * 2 + 6)
+    assert maximum(floordiv(A, 2) * 2 - A, -1) == floordiv(A, 2) * 2 - A
+
+
 def test_a_power_of_a_sum_is_as_large_as_its_terms() -> None:
     sum_ = A + B + S + symbol("t")
     power = substitute(product([symbol("x")] * 8), {"x": sum_})

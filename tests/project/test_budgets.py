@@ -42,7 +42,7 @@ LINES = {
     "python/ingot/explorer": 1900,
     "python/ingot/language": 2070,
     "python/ingot/onnxruntime": 1766,
-    "python/ingot/quantizing": 1315,
+    "python/ingot/quantizing": 1316,
     "benchmarks": 2675,
     "web": 950,
     "samples": 2030,

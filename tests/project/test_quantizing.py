@@ -16,7 +16,7 @@ from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.quantizing.deciding import Decision
 from ingot.quantizing.measuring import Measured
 from ingot.quantizing.page import make_page
-from ingot.quantizing.report import QuantizationReport
+from ingot.quantizing.report import LayerReport, QuantizationReport
 from ingot.quantizing.work import _if_faster
 from tests.models import graphs
 from tests.support.browser import Browser, find_chromium
@@ -333,6 +333,19 @@ def test_the_command_writes_module_page_and_table(
     assert "kept as asked" in text
     assert main(["quantize", str(source), "-o", str(out), "--keep", "third"]) == 1
     assert "no layer is called 'third'" in capsys.readouterr().err
+
+
+def test_the_page_says_what_errors_are_of() -> None:
+    def page(*measured: bool) -> str:
+        layers = [
+            LayerReport(name, "product", (4, 4), "int8", 8.5, 64, 16, 0.1, is_measured=each)
+            for name, each in zip("ab", measured, strict=True)
+        ]
+        return make_page(QuantizationReport(tuple(layers), (), 64, 16), "model")
+
+    assert "Errors are those of its weight: " in page(False, False)
+    assert "Errors are those of what the layer gives on calibration data: " in page(True, True)
+    assert "calibration data, and of its weight where data shows none: " in page(True, False)
 
 
 @pytest.mark.skipif(find_chromium() is None, reason="no Chromium")

@@ -178,8 +178,10 @@ _COLUMNS: tuple[tuple[str, str, Callable[[LayerReport], str]], ...] = (
 
 
 def _table(layers: Sequence[LayerReport]) -> Iterator[str]:
-    measured = sum(each.is_measured for each in layers)
-    basis = "what the layer gives on calibration data" if measured else "its weight"
+    known = {each.is_measured for each in layers if each.error is not None}
+    basis = "what the layer gives on calibration data" if True in known else "its weight"
+    if len(known) == 2:
+        basis += ", and of its weight where data shows none"
     yield "<h2>Layers</h2>"
     yield (
         f'<p class="note">Errors are those of {basis}: the l2 norm of the difference, relative to '

@@ -40,6 +40,8 @@ __all__ = [
 READ_AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 """For os.open: a pipe does not wait for a writer, where the system has such pipes."""
 
+_ARRAYS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
+"""What .npy and .npz files begin with; NumPy takes any other for a pickle."""
 _DEFLATED = 1032
 """Bytes that one byte of a deflated entry stands for, at most."""
 _OF_THE_SYSTEM = frozenset(
@@ -135,7 +137,10 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 def read_arrays(path: str | os.PathLike[str]) -> Any:
     """What a .npy file holds, or all of a .npz file by name. DataLoss: it is neither. Else
     raises as `open_regular`."""
-    with open_regular(path) as file, data_loss(file, "is no .npy or .npz file: {}"):
+    with open_regular(path) as file, data_loss(file, "cannot be read as arrays: {}"):
+        if not file.read(6).startswith(_ARRAYS):
+            raise DataLoss(f"'{file.name}' is no .npy or .npz file")
+        file.seek(0)
         loaded = np.load(file, allow_pickle=False)
         return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
 

@@ -129,7 +129,7 @@ def test_a_damaged_archive_is_data_loss(method: int, tmp_path: Path) -> None:
 def test_a_header_that_is_no_python_is_data_loss(header: bytes, tmp_path: Path) -> None:
     data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
     (tmp_path / "x.npy").write_bytes(data)
-    with pytest.raises(DataLoss, match="is no"):
+    with pytest.raises(DataLoss, match="cannot be read as arrays"):
         read_arrays(tmp_path / "x.npy")
 
 
@@ -140,7 +140,7 @@ def test_an_array_that_is_not_there_is_data_loss(shape: tuple[int, ...], tmp_pat
     np.lib.format.write_array_header_1_0(stream, header)
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("a.npy", stream.getvalue())
-    with pytest.raises(DataLoss, match=r"no \.npy or \.npz file"):
+    with pytest.raises(DataLoss, match="cannot be read as arrays"):
         read_arrays(tmp_path / "x.npz")
 
 

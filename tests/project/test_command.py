@@ -124,7 +124,10 @@ def test_failures_are_one_line(failing: Callable[..., str], pair: str, tmp_path:
     assert "no argument is called 'c'" in failing("run", pair, "--input", "c=1")
     assert "write a=@FILE.npy" in failing("run", pair, "--input", "a=x.npy")
     assert "there is no file 'x.npy'" in failing("run", pair, "--input", "a=@x.npy")
-    assert "is no .npy or .npz file" in failing("run", pair, "--input", f"a=@{pair}")
+    assert failing("run", pair, "--input", f"a=@{pair}").endswith("' is no .npy or .npz file\n")
+    np.save(objects := tmp_path / "objects.npy", np.array([None]))
+    of_objects = failing("run", pair, "--input", f"a=@{objects}")
+    assert "objects.npy' cannot be read as arrays: Object arrays" in of_objects
     assert "write a=@FILE.npy" in failing("run", pair, "--input", "a=" + "[" * 50_000)
     assert "write a=@FILE.npy" in failing("run", pair, "--input", "a=" + "9" * 5000)
     with open(unnamed := tmp_path / "one.npz", "wb") as file:

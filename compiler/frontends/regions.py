@@ -26,7 +26,7 @@ def image_and_edges(node: Emitter, rois: Value) -> tuple[Value, Value]:
 
 
 def images_of_bins(
-    node: Emitter, x: Value, batch: Value, bins: tuple[int, int]
+    node: Emitter, x: Value, batch: Value, bins: tuple[Dim, Dim]
 ) -> tuple[Value, Value]:
     """[b, c * bins, h, w], of whose channels every bin has its own c: images [b * bins, c, h, w],
     and which of them the bins of the regions read, of those of the images i64[r]: [r, bins...]."""
@@ -41,7 +41,7 @@ def images_of_bins(
     place = node.op("broadcast", batch, shape=shape, dimensions=(0,))
     for axis, size in enumerate(bins, 1):
         step = node.op("iota", dtype=_I64, shape=shape, axis=axis)
-        place = node.op("add", node.op("mul", place, size), step)
+        place = node.op("add", node.op("mul", place, filled(node, size, place)), step)
     return images, place
 
 
@@ -50,7 +50,7 @@ def roi_align(
     x: Value,
     rois: Value,
     batch: Value,
-    bins: tuple[int, int],
+    bins: tuple[Dim, Dim],
     *,
     ratio: int,
     scale: float,
@@ -73,7 +73,7 @@ def roi_align(
         length = node.op("sub", last, first)
         if not aligned:
             length = node.op("max", length, 1)
-        edges.append((first, node.op("div", length, bins[axis])))
+        edges.append((first, node.op("div", length, filled(node, bins[axis], length))))
     number: Dim = ratio
     counts = [node.fill(ratio, like=length) for _, length in edges]
     if ratio < 1:
@@ -162,7 +162,7 @@ def _pooled(
 
 
 def max_roi(
-    node: Emitter, x: Value, rois: Value, batch: Value, bins: tuple[int, int], scale: float
+    node: Emitter, x: Value, rois: Value, batch: Value, bins: tuple[Dim, Dim], scale: float
 ) -> Value:
     """[b, c, h, w] in regions [r, 4] of the images i64[r]: the greatest of each bin, which is 0
     where it covers nothing."""
@@ -182,7 +182,7 @@ def max_roi(
 
 
 def mean_roi(
-    node: Emitter, x: Value, rois: Value, batch: Value, bins: tuple[int, int], scale: float
+    node: Emitter, x: Value, rois: Value, batch: Value, bins: tuple[Dim, Dim], scale: float
 ) -> Value:
     """[b, c, h, w] in regions [r, 4], whose bins read the images i64[r, bins...]: the mean of each
     bin, without the last row and column of the image, which torchvision leaves out."""
@@ -204,7 +204,7 @@ def mean_roi(
 
 
 def _covered(
-    node: Emitter, rois: Value, bins: tuple[int, int], spatial: Sequence[Dim], scale: float,
+    node: Emitter, rois: Value, bins: tuple[Dim, Dim], spatial: Sequence[Dim], scale: float,
     added: int, cut: int,
 ) -> list[Value]:  # fmt: skip
     """For each axis, which places the bins of the regions cover: i1[r, bins, size]. Regions end
@@ -217,7 +217,7 @@ def _covered(
         length = node.op("sub", last, first)
         length = node.op("add", length, added)
         length = node.op("max", length, 1)
-        length = node.op("div", length, count)
+        length = node.op("div", length, filled(node, count, length))
         shape = (shape_of(rois)[0], count, size)
         number, place = (
             node.convert(node.op("iota", dtype=_I64, shape=shape, axis=axis), type_of(first).dtype)

@@ -75,6 +75,24 @@ def test_sizes_are_summed_and_heads_are_grouped() -> None:
     check(run(*given), f(*given))
 
 
+@pytest.mark.slow
+def test_bins_of_regions_are_sizes_of_the_call() -> None:
+    ops = pytest.importorskip("torchvision.ops")
+
+    def f(x: Any, rois: Any, bins: int) -> Any:
+        size = (bins, bins + 1)
+        of_all = ops.roi_align(x, rois, size, 0.5, 2, True), ops.roi_pool(x, rois, size, 0.5)
+        return *of_all, ops.ps_roi_align(x, rois, (bins, 2), 0.5, 2)
+
+    counts: list[int] = []
+    run = compiled(f, counts, dynamic=True)
+    rois = torch.tensor([[0.0, 1, 2, 8, 7], [0, 0, 0, 3, 5]])
+    for bins in (3, 4):
+        x = torch.randn(1, 4 * bins, 9, 11)
+        check(run(x, rois, bins), f(x, rois, bins))
+    assert len(counts) == 1
+
+
 @pytest.mark.filterwarnings("ignore:flex_attention called without")  # as what is compared with
 def test_flexible_attention_agrees() -> None:
     attend = import_module("torch.nn.attention.flex_attention").flex_attention

@@ -97,7 +97,7 @@ def column_to_image(
 
 @lowering("torchvision.roi_align.default")
 def align_regions(
-    c: Context, x: Value, rois: Value, scale: float, height: int, width: int, ratio: int,
+    c: Context, x: Value, rois: Value, scale: float, height: Dim, width: Dim, ratio: int,
     aligned: bool,
 ) -> Value:  # fmt: skip
     """[b, c, h, w] in regions [r, 5] (image, x, y, x, y): [r, c, height, width]."""
@@ -111,7 +111,7 @@ def align_regions(
 
 @lowering("torchvision.ps_roi_align.default")
 def align_regions_of_bins(
-    c: Context, x: Value, rois: Value, scale: float, height: int, width: int, ratio: int
+    c: Context, x: Value, rois: Value, scale: float, height: Dim, width: Dim, ratio: int
 ) -> list[Any]:
     """As `roi_align`, of which every bin reads channels of its own: [r, c / bins, bins...]."""
     bins = (height, width)
@@ -126,7 +126,7 @@ def align_regions_of_bins(
 
 @lowering("torchvision.roi_pool.default")
 def greatest_of_regions(
-    c: Context, x: Value, rois: Value, scale: float, height: int, width: int
+    c: Context, x: Value, rois: Value, scale: float, height: Dim, width: Dim
 ) -> list[Any]:
     images, edges = image_and_edges(c, widen(c, rois))
     return [max_roi(c, x, edges, images, (height, width), scale), None]
@@ -134,7 +134,7 @@ def greatest_of_regions(
 
 @lowering("torchvision.ps_roi_pool.default")
 def means_of_regions(
-    c: Context, x: Value, rois: Value, scale: float, height: int, width: int
+    c: Context, x: Value, rois: Value, scale: float, height: Dim, width: Dim
 ) -> list[Any]:
     """Of which every bin reads channels of its own: [r, c / bins, bins...]."""
     bins = (height, width)

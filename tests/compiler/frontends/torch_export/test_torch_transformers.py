@@ -102,9 +102,16 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "decoder_ffn_dim": 64, "vocab_size": 99, "num_mel_bins": 8, "max_source_positions":
         20, "max_target_positions": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id":
         2, "decoder_start_token_id": 1}),
+    "Swinv2Model": ("img", {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [2],
+        "num_heads": [2], "window_size": 4}),
+    "Mamba2ForCausalLM": ("dec", {"hidden_size": 32, "num_hidden_layers": 1, "state_size": 8,
+        "vocab_size": 99, "num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 4}),
+    "PaliGemmaForConditionalGeneration": ("vlm", {"image_token_index": 98, "projection_dim": 32,
+        "text_config": {**GROUPED, "model_type": "gemma", "head_dim": 8},
+        "vision_config": {**SMALL, "projection_dim": 32, "image_size": 32, "patch_size": 8}}),
 }  # fmt: skip
 """Classes by what they take: token ids with a mask or alone, of a decoder, of both halves, pixels,
-samples of sound, or a spectrogram with ids."""
+samples of sound, a spectrogram with ids, or ids with pixels."""
 
 
 class Called(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -123,6 +130,9 @@ def arguments(kind: str, batch: int, length: int) -> dict[str, Any]:
     mask = torch.ones(batch, length, dtype=torch.int64)
     mask[0, -1] = int(kind == "dec")
     pixels, sound = torch.randn(batch, 3, 32, 32), torch.randn(batch, length * 40)
+    tokens = torch.cat((torch.full((batch, 16), 98), ids), 1)  # an image's stand in front
+    kinds = {"attention_mask": torch.ones_like(tokens), "token_type_ids": torch.zeros_like(tokens)}
+    seen = {"input_ids": tokens, **kinds}
     return {
         "ids": {"input_ids": ids, "attention_mask": mask},
         "ids1": {"input_ids": ids},
@@ -131,6 +141,7 @@ def arguments(kind: str, batch: int, length: int) -> dict[str, Any]:
         "img": {"pixel_values": pixels},
         "wav": {"input_values": sound},
         "whisper": {"input_features": torch.randn(batch, 8, 40), "decoder_input_ids": ids},
+        "vlm": {**seen, "pixel_values": pixels},
     }[kind]
 
 
@@ -144,9 +155,9 @@ def model_of(name: str) -> Any:
 def test_an_architecture_agrees_for_other_sizes(name: str) -> None:
     kind = MODELS[name][0]
     first, other = arguments(kind, 2, 7), arguments(kind, 3, 11)
-    options = {"use_cache": False} if kind in ("dec", "s2s", "whisper") else {}
+    options = {"use_cache": False} if kind in ("dec", "s2s", "whisper", "vlm") else {}
     model = Called(model_of(name), list(first), **options)
-    fixed = {"img": (1, 2, 3), "whisper": (1, 2)}.get(kind, ())
+    fixed = {"img": (1, 2, 3), "vlm": (1, 2, 3), "whisper": (1, 2)}.get(kind, ())
     dynamic = torch.export.Dim.DYNAMIC
     shapes = tuple(
         {axis: dynamic for axis in range(x.dim()) if x.dim() == 2 or axis not in fixed}

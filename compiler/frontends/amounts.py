@@ -18,7 +18,7 @@ from ingot.compiler.frontends.elements import RULES, Claim, Elements, UnknownEle
 from ingot.compiler.frontends.symbols import Symbols, Truth
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.ops.sizing import GREATEST_SIZE
-from ingot.compiler.ir import Op, TensorType, Value, dims
+from ingot.compiler.ir import Op, TensorType, Value, derived, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
@@ -172,23 +172,7 @@ class Amounts:
         return above - below
 
     def _follow(self, value: Value) -> Elements | None:
-        waiting = [value]
-        while waiting:  # no recursion: chains of shape arithmetic can be long
-            last = waiting[-1]
-            needed = [] if last in self._known else self._needed(last)
-            if needed:
-                waiting += needed
-            else:
-                waiting.pop()
-                if last not in self._known:
-                    self._known[last] = self._compute(last)
-        return self._known[value]
-
-    def _needed(self, value: Value) -> list[Value]:
-        """The operands that must be known first."""
-        if not _has_rule(value) or not isinstance(value.owner, Op):
-            return []
-        return [operand for operand in value.owner.operands if operand not in self._known]
+        return derived(value, self._known, _needed, self._compute)
 
     def _compute(self, value: Value) -> Elements | None:
         if isinstance(value.type, TensorType) and value.type.shape == (0,):
@@ -203,6 +187,11 @@ class Amounts:
         except (UnknownElement, CompileError):  # or an expression larger than is followed
             return None
         return np.asarray(result, object).reshape(tuple(tensor_type(value).shape))
+
+
+def _needed(value: Value) -> Sequence[Value]:
+    """The operands that must be known first."""
+    return value.op.operands if _has_rule(value) else ()
 
 
 def _has_rule(value: Value) -> bool:

@@ -43,6 +43,7 @@ __all__ = [
     "clone_region",
     "count_uses",
     "defined_by",
+    "derived",
     "tensor_type",
     "uses_of",
     "walk",
@@ -50,6 +51,7 @@ __all__ = [
 
 
 _Type = TypeVar("_Type", bound=Type)
+_Derived = TypeVar("_Derived")
 
 
 class Later:
@@ -363,6 +365,27 @@ def walk(root: Module | Function | Region | Block | Op) -> Iterator[Op]:
             if op.regions:
                 for region in op.regions:
                     yield from walk(region)
+
+
+def derived(
+    value: Value,
+    known: dict[Value, _Derived],
+    needed: Callable[[Value], Iterable[Value]],
+    compute: Callable[[Value], _Derived],
+) -> _Derived:
+    """known[value], by `compute` of it once all values that it needs are known. No recursion:
+    chains of ops can be long."""
+    waiting = [value]
+    while waiting:
+        last = waiting[-1]
+        missing = [] if last in known else [each for each in needed(last) if each not in known]
+        if missing:
+            waiting += missing
+        else:
+            waiting.pop()
+            if last not in known:
+                known[last] = compute(last)
+    return known[value]
 
 
 def count_uses(root: Module | Function | Region | Block) -> dict[Value, int]:

@@ -49,7 +49,7 @@ class Axis(Term):
         return "Axis()"  # schedules are printed: equal programs give equal texts
 
 
-class NeedsSplit(Exception):  # noqa: N818: a request, no error
+class NeedsSplit(Exception):
     """The axis must be iterated as two: extent / factor outside, factor inside."""
 
     def __init__(self, axis: Axis, factor: Dim) -> None:

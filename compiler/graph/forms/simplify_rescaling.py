@@ -29,7 +29,7 @@ from ingot.compiler.graph.rewriter import (
     tensor_ops,
     weights_of,
 )
-from ingot.compiler.ir import Function, Module, Op, Value
+from ingot.compiler.ir import Function, Module, Op, Value, derived
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import DType, dtype
 
@@ -63,6 +63,12 @@ class _Known:
     is_summed: bool = False
 
 
+def _parts(value: Value) -> Sequence[Value]:
+    """By which the value is known."""
+    op = value.owner
+    return op.operands if isinstance(op, Op) and op.name in _DERIVED else ()
+
+
 class _Rescaling:
     """`known` are values whose elements are finite."""
 
@@ -88,19 +94,7 @@ class _Rescaling:
 
     def of(self, x: Value) -> _Known | None:
         """What is known of elements of f32; None if they may be infinite or NaN."""
-        waiting = [x]
-        while waiting:
-            value = waiting[-1]
-            op = value.owner
-            parts = op.operands if isinstance(op, Op) and op.name in _DERIVED else []
-            missing = [each for each in parts if each not in self.known]
-            if missing and value not in self.known:
-                waiting += missing
-                continue
-            waiting.pop()
-            if value not in self.known:
-                self.known[value] = self._compute(value)
-        return self.known[x]
+        return derived(x, self.known, _parts, self._compute)
 
     def _compute(self, x: Value) -> _Known | None:
         if tensor_type(x).dtype is not _F32:

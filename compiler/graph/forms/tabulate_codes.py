@@ -17,7 +17,7 @@ from ingot.compiler.graph.interpreter import evaluate_op
 from ingot.compiler.graph.ops import COSTLY, OPS, Take
 from ingot.compiler.graph.references.numbers import Array
 from ingot.compiler.graph.rewriter import literal_of_value, rewrite, splat_of, weights_of
-from ingot.compiler.ir import Function, Literal, Module, Op, TensorType, Value
+from ingot.compiler.ir import Function, Literal, Module, Op, TensorType, Value, derived
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.spec import dtype
 
@@ -80,19 +80,7 @@ class _Tables:
         return _Derived(sources.pop() if sources else None, cost)
 
     def _of(self, x: Value) -> _Derived | None:
-        waiting = [x]
-        while waiting:
-            value = waiting[-1]
-            op = value.owner
-            parts = _operands(op) if isinstance(op, Op) else []
-            missing = [each for each in parts if each not in self.known]
-            if missing and value not in self.known and splat_of(value) is None:
-                waiting += missing
-                continue
-            waiting.pop()
-            if value not in self.known:
-                self.known[value] = self._compute(value)
-        return self.known[x]
+        return derived(x, self.known, _parts, self._compute)
 
     def _compute(self, x: Value) -> _Derived | None:
         if splat_of(x) is not None:
@@ -138,6 +126,12 @@ def _cost(op: Op) -> int:
         return _LEAST
     is_scaling = op.name == "div" and splat_of(op.operands[1]) is not None
     return _COSTLY if op.name in COSTLY and not is_scaling else 1
+
+
+def _parts(value: Value) -> Sequence[Value]:
+    """Of which the value is derived."""
+    is_made = isinstance(value.owner, Op) and splat_of(value) is None
+    return _operands(value.op) if is_made else ()
 
 
 def _in_order(x: Value, made: dict[Value, Array]) -> Iterator[Op]:

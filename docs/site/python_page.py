@@ -32,7 +32,10 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "State": ("state.past_present", "state.carried", "state.named", "state.cache", "Cache", "Step"),
     "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array", "Fence"),
     "Functions of your application": ("Native", "should_stop", "Kernel", "Reference"),
-    "Language models": ("generate", "LanguageModel", "LanguageBatch", "Stream", "lora", "Sampling"),
+    "Language models": (
+        *("generate", "LanguageModel", "LanguageBatch", "EmbeddingModel", "Stream", "lora"),
+        "Sampling",
+    ),
     "Devices": ("devices", "open_device", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
     "Recorded calls": ("read_call", "RecordedCall", "Outcome", "Recording"),
@@ -46,7 +49,10 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 _CALLS = (HostKernel, Outcome, Recording, Report, Sampling, Stream, Trace, TraceEvent)
 _QUANTISED = (LayerReport, QuantizationReport, ResultError)
 GIVEN = {each.__name__: each for each in (Cache, Step, *_CALLS, *_QUANTISED)}
-MADE = ("LanguageModel", "LanguageBatch", "Fence", "Native", "Kernel", "Reference")
+MADE = (
+    *("LanguageModel", "LanguageBatch", "EmbeddingModel", "Fence", "Native", "Kernel"),
+    "Reference",
+)
 """Classes that users make."""
 WIDTH = 90
 ITEM = re.compile(r"`\w+`(, `\w+`)*: |[A-Z]\w+(, [A-Z]\w+)*( or [A-Z]\w+)?: ")

@@ -5,7 +5,7 @@ To move an image to channels last and the result back reads and writes both twic
 channels takes longer than the products: 16 to 96 features of 112 x 112 pixels 430 us as such a
 product, 750 as a convolution (one thread with AVX-512). Element-wise ops behind it see pixels
 as one axis, too, so that they stay in its kernel. Several images share a weight that is repeated
-for each, if that is far shorter than they are.
+for each, if that is far shorter than they are, or only the call knows how long they are.
 """
 
 from __future__ import annotations

@@ -88,9 +88,8 @@ def load_language_model(
         with suppress(DataLoss, Incompatible, NotFound):  # it was damaged or removed
             return tokenizer, loading.result()
     module = ingot.compile(path, lora=room, progress=progress, **options)
-    if (
-        key(None if os.path.isdir(path) else Gguf(path)) == before
-    ):  # what was compiled is what was told
+    again = None if os.path.isdir(path) else Gguf(path)
+    if key(again) == before:  # what was compiled is what was told
         kept.write_file(before, bytes(module))
     return tokenizer, load(module)
 

@@ -14,6 +14,7 @@ import os
 import re
 import stat
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -49,7 +50,7 @@ class Cache:
             if not path.is_file():  # a pipe never ends
                 return None
             data = path.read_bytes()
-            os.utime(path)  # so that `trim` knows that it is used
+            _mark_used(path)
         except (MemoryError, OSError):
             return None
         digest, content = data[:_DIGEST_LENGTH], data[_DIGEST_LENGTH:]
@@ -68,7 +69,7 @@ class Cache:
         if head is None or self.read(_bound(key)) != head:
             return None
         with suppress(OSError):
-            os.utime(path)
+            _mark_used(path)
         return path
 
     def bind(self, key: str) -> None:
@@ -106,7 +107,8 @@ class Cache:
                 if _OURS.fullmatch(path.name):
                     with suppress(OSError):  # another process removed it
                         status = path.stat()
-                        found.append(CachedFile(path, status.st_size, status.st_mtime))
+                        used = max(status.st_atime, status.st_mtime)
+                        found.append(CachedFile(path, status.st_size, used))
         return sorted(found, key=lambda file: file.used)
 
     def trim(self, length: int) -> None:
@@ -119,6 +121,12 @@ class Cache:
             with suppress(OSError):
                 file.path.unlink()
             rest -= file.length
+
+
+def _mark_used(path: Path) -> None:
+    """So that `trim` knows. The time of the last writing stays: who reads the file just now takes
+    another one for a writer."""
+    os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
 
 def _bound(key: str) -> str:

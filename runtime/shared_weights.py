@@ -64,7 +64,7 @@ def load_shared(
                 _trim(cache)
     try:
         return make(Sources(((None, found), *sources)))
-    except (DataLoss, InvalidArgument):
+    except (DataLoss, InvalidArgument, NotFound):  # NotFound: another process has just removed it
         with suppress(OSError):
             found.unlink()
         return make(parameters)

@@ -15,6 +15,7 @@ import pytest
 from safetensors.numpy import save, save_file
 
 import ingot
+from ingot.hal.file_cache import Cache
 from ingot.runtime import parameters, shared_weights
 from tests.support.parameters import (
     B,
@@ -156,6 +157,31 @@ def test_processes_that_start_together_map_one_file(cache: Path, tmp_path: Path)
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     nodes = {each.communicate()[0] for each in running}
     assert nodes == {f"{packed_in(cache)[0].stat().st_ino}\n"}
+
+
+def test_what_other_processes_do_with_a_shared_file_does_no_harm(
+    path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = {"w": W, "b": B}
+    ingot.load(path, parameters=weights, share_weights=True)
+    (file,) = packed_in(cache)
+    start, uses = parameters._start, []
+
+    def used(source: Any) -> bytes:
+        uses.append(Cache(cache).file(file.name))
+        return start(source)
+
+    def removed(source: Any) -> bytes:
+        file.unlink(missing_ok=True)
+        return start(source)
+
+    for meanwhile, is_there in ((used, True), (removed, False)):
+        with monkeypatch.context() as patch:
+            patch.setattr(parameters, "_start", meanwhile)
+            model = ingot.load(path, parameters=weights, share_weights=True)
+        np.testing.assert_array_equal(model(X), expected())
+        assert packed_in(cache) == [file] * is_there
+    assert uses == [file]
 
 
 def test_what_cannot_be_shared_is_told(path: Path, cache: Path) -> None:

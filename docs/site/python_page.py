@@ -33,8 +33,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Load and call": ("load", "Model", "Function", "Signature", "Value", "Array", "Fence"),
     "Functions of your application": ("Native", "should_stop", "Kernel", "Reference"),
     "Language models": (
-        *("generate", "LanguageModel", "LanguageBatch", "EmbeddingModel", "Stream", "lora"),
-        "Sampling",
+        *("generate", "LanguageModel", "LanguageBatch", "EmbeddingModel", "Reranker"),
+        *("Stream", "Sampling", "lora"),
     ),
     "Devices": ("devices", "open_device", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
@@ -50,8 +50,8 @@ _CALLS = (HostKernel, Outcome, Recording, Report, Sampling, Stream, Trace, Trace
 _QUANTISED = (LayerReport, QuantizationReport, ResultError)
 GIVEN = {each.__name__: each for each in (Cache, Step, *_CALLS, *_QUANTISED)}
 MADE = (
-    *("LanguageModel", "LanguageBatch", "EmbeddingModel", "Fence", "Native", "Kernel"),
-    "Reference",
+    *("LanguageModel", "LanguageBatch", "EmbeddingModel", "Reranker", "Fence"),
+    *("Native", "Kernel", "Reference"),
 )
 """Classes that users make."""
 WIDTH = 90

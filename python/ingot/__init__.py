@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ingot.language.batch import LanguageBatch
     from ingot.language.embedding import EmbeddingModel
     from ingot.language.model import LanguageModel, generate
+    from ingot.language.reranking import Reranker
     from ingot.quantizing import QuantizedModule, quantize
     from ingot.runtime.fence import Fence
     from ingot.runtime.function import Function
@@ -88,6 +89,7 @@ __all__ = [
     "QuantizedModule",
     "RecordedCall",
     "Reference",
+    "Reranker",
     "Signature",
     "Spec",
     "Unsupported",
@@ -131,6 +133,7 @@ _HOMES = {
     "QuantizedModule": "ingot.quantizing",
     "RecordedCall": "ingot.runtime.recorded_call",
     "Reference": "ingot.hal.reference",
+    "Reranker": "ingot.language.reranking",
     "Signature": "ingot.runtime.signature",
     "Spec": _TRACING,
     "Value": "ingot.runtime.signature",

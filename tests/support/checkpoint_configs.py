@@ -539,3 +539,17 @@ ENCODERS: dict[str, tuple[str, Mapping[str, Any], str]] = {
     ),
 }  # fmt: skip
 """Models that make vectors of texts, and by which mode."""
+
+RANKED: dict[str, tuple[str, Mapping[str, Any], str]] = {
+    **{
+        f"{name} ranked": (kind, {**options, "num_labels": 1}, "")
+        for name, (kind, options, _) in ENCODERS.items()
+        if name in ("bert", "xlm-roberta", "qwen3")
+    },
+    "modernbert ranked": (
+        "ModernBert",
+        {**ENCODERS["modernbert"][1], "num_labels": 1, "classifier_pooling": "mean"},
+        "",
+    ),
+}
+"""Models that rank texts."""

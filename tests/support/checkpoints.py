@@ -22,7 +22,8 @@ EXPECTED = Path(__file__).parents[1] / "compiler/frontends/checkpoint/transforme
 with .json the config and the shapes of its tensors."""
 
 ENCODED = EXPECTED.with_name("encoders.npz")
-"""As EXPECTED, of ENCODERS: the vectors of the texts in PARTS, f32[3, width]."""
+"""As EXPECTED, of ENCODERS and RANKED: the vectors of the texts in PARTS, f32[3, width], or their
+scores, f32[3, 1]."""
 PARTS = (slice(0, 4), slice(4, 5), slice(0, 9))
 
 _LESS_ONE = ("gemma3 of both sides", "vaultgemma", "gemma", "gemma2", "gemma3", "gemma3 of images")
@@ -51,6 +52,12 @@ def adapter_of(name: str, weights: Mapping[str, Array]) -> tuple[Any, float, dic
         if each.ndim == 2 and re.search(pattern, key)
     }
     return random_pairs(shapes, 3), 2.0, options
+
+
+def kinds_of(part: slice) -> Array:
+    """Of a text in PARTS the first half is of one text, the other of another, i32[tokens]."""
+    length = len(IDS[part])
+    return (np.arange(length) >= length // 2).astype(np.int32)
 
 
 def options_of(name: str) -> dict[str, Any]:

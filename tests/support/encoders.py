@@ -78,12 +78,28 @@ _SHAPES = {
     }),
     "qwen3": Shape("qwen3", tied=True, metadata={"pooling_type": 3}),
 }  # fmt: skip
+_RANKED = {"pooling_type": 4, "attention.causal": False}
+_HEAD = {"cls.weight/": (_WIDTH, _WIDTH), "cls.bias/": _LINE, "cls.output.weight/": (1, _WIDTH)}
+_HEAD |= {"cls.output.bias/": (1,)}
+_SHAPES |= {
+    "bert ranked": replace(_SHAPES["bert"], metadata=_RANKED, own=_SHAPES["bert"].own | _HEAD),
+    "jina-bert-v2 ranked": replace(_SHAPES["jina-bert-v2"], metadata=_RANKED, own={
+        **_SHAPES["jina-bert-v2"].own, "cls.weight/": (1, _WIDTH), "cls.bias/": (1,),
+    }),
+    "modern-bert ranked": replace(
+        _SHAPES["modern-bert"], metadata=_SHAPES["modern-bert"].metadata | _RANKED,
+        own=_SHAPES["modern-bert"].own | _HEAD | {"cls.norm.weight/": _LINE, "cls.bias/": None},
+    ),
+    "qwen3 ranked": Shape("qwen3", tied=True, own={"cls.output.weight/": (2, _WIDTH)}, metadata={
+        "pooling_type": 4, "classifier.output_labels": ["yes", "no"],
+    }),
+}  # fmt: skip
 ENCODERS = {name: replace(shape, vocabulary=len(TOKENS)) for name, shape in _SHAPES.items()}
-"""One of each architecture, and a decoder that makes vectors, too."""
+"""One of each architecture, and a decoder that makes vectors, too; models that rank texts."""
 
 
 def vectors_of_llama_cpp(path: Path) -> Any:
-    """What it makes of each of `TEXTS`, f32[3, n]."""
+    """What it makes of each of `TEXTS`, f32[3, n]: vectors, or the first of scores."""
     import llama_cpp
 
     found, types = [], {"type_k": 0, "type_v": 0}  # f32
@@ -94,5 +110,7 @@ def vectors_of_llama_cpp(path: Path) -> Any:
         batch.add_sequence(TEXTS[end - count : end].tolist(), 0, True)
         model._ctx.decode(batch)
         vector = llama_cpp.llama_get_embeddings_seq(model._ctx.ctx, 0)
-        found.append(np.ctypeslib.as_array(vector, (model.n_embd(),)).copy())
+        is_ranked = llama_cpp.llama_pooling_type(model._ctx.ctx) == 4
+        length = 1 if is_ranked else model.n_embd()
+        found.append(np.ctypeslib.as_array(vector, (length,)).copy())
     return np.array(found)

@@ -231,14 +231,17 @@ _POOLING = "pooling_mode in 1_Pooling/config.json"
 _MODE = "pooling_mode_"
 _BEHIND = re.compile(r"\d+_(?!Pooling$|Normalize$).+")  # folders of further modules
 _POOLINGS = {"mean_tokens": 1, "cls_token": 2, "lasttoken": 3}
+_RANKED, _RANKING = 4, "ForSequenceClassification"
 
 
 def _pooling_of(folder: Checkpoint) -> dict[str, Any]:
-    """How tokens become a vector, which sentence-transformers keeps in a folder beside; 0 for what
-    is not known."""
+    """How tokens become a vector, which sentence-transformers keeps in a folder beside, or that
+    texts have scores; 0 for what is not known."""
     path = Path(folder.path) / "1_Pooling" / "config.json"
     if not path.is_file():
-        return {}
+        classes = folder.config.get("architectures")
+        is_ranked = isinstance(classes, list) and str([*classes, ""][0]).endswith(_RANKING)
+        return {_POOLING: _RANKED} if is_ranked else {}
     behind = [each for each in sorted(os.listdir(folder.path)) if _BEHIND.fullmatch(each)]
     if behind:
         raise CompileError(
@@ -429,6 +432,8 @@ def _architecture(name: str, config: Mapping[str, Any], keys: Keys) -> Architect
         architecture = replace(architecture, sloped_layers=-1, scales_slopes=True)
     if name == "falcon" and config.get("parallel_attn") is False:
         architecture = replace(architecture, network_norm="ffn_norm")
+    if config.get("classifier_pooling") == "cls":
+        architecture = replace(architecture, ranked_pooling="first")
     if config.get("expert_selection_fn") == "softmax":
         architecture = replace(architecture, gating="softmax", normalizes_shares=True)
         keys.metadata = {**keys.metadata, "norm_topk_prob": True}

@@ -51,6 +51,12 @@ _HEADS = (
     "embeddings.position_ids",
 )
 """And those that make other things than vectors."""
+_SCORES = {
+    **dict.fromkeys(("bert.pooler.dense", "classifier.dense", "head.dense"), "cls"),
+    "head.norm": "cls.norm",
+    **dict.fromkeys(("classifier", "classifier.out_proj", "score"), "cls.output"),
+}
+"""Those of models that rank texts which make scores of vectors."""
 _OTHER_PARTS = ("vision", "visual", "multi_modal_projector", "embed_vision", "audio", "embed_audio")
 """How names of tensors begin that make tokens of images and sounds."""
 
@@ -68,13 +74,15 @@ class Renamed:
         a = c.architecture
         self.has_columns = a.has_paired_gates or a.has_experts_in_columns
         self.layer = LAYER | _OTHERWISE.get(c.name, {})
+        self.whole = WHOLE if c.head is None else WHOLE | _SCORES
         self.tensors: dict[str, GgufTensor] = {}
         self.own: dict[str, str] = {}
         config, has_parts = text_config(folder), "text_config" in folder.config
         tied = bool(config.get("tie_word_embeddings", self.is_gemma or c.name.startswith("cohere")))
         for name, tensor in tensors.items():
             plain = plain_name(name)
-            if c.pooling and plain.startswith(_HEADS):
+            is_score = c.head is not None and plain.rpartition(".")[0] in _SCORES
+            if c.pooling and plain.startswith(_HEADS) and not is_score:
                 continue
             if is_unused(name) or (tied and plain in ("lm_head.weight", "embed_out.weight")):
                 continue
@@ -94,7 +102,7 @@ class Renamed:
         if name in self.own:
             return self.own[name]
         part, _, last = name.rpartition(".")
-        for own, other in WHOLE.items():
+        for own, other in self.whole.items():
             if other == part:
                 return f"{own}.{last}"
         _, number, part = [*part.split(".", 2), "", ""][:3]
@@ -114,7 +122,7 @@ class Renamed:
             is_known = part in self.layer and last in ("weight", "bias")
             return f"blk.{number}.{self.layer[part]}.{last}" if is_known else name
         part, _, last = name.rpartition(".")
-        return f"{WHOLE[part]}.{last}" if part in WHOLE else name
+        return f"{self.whole[part]}.{last}" if part in self.whole else name
 
 
 class CheckpointWeights(Weights):

@@ -21,6 +21,8 @@ class Architecture:
     recurrence: str = ""  # of other layers: delta (in turns), kimi, mamba, mamba 1, rwkv 6 or 7
     is_parallel: bool = False  # both read the tokens, by one norm or two, and are added together
     is_encoder: bool = False  # tokens see all of their text, and become a vector together
+    ranked_pooling: str = "first"  # of encoders that rank texts, how tokens become a vector
+    head_activation: str = "tanh"  # of what makes a score of that
 
     # Tokens and logits.
     first_position: int = 0  # row of the table of positions that the first token has
@@ -242,6 +244,8 @@ ARCHITECTURES = {
         starts_normed=True,
         window_period=3,
         looks_far_first=True,
+        ranked_pooling="mean",
+        head_activation="gelu_erf",
     ),
     "neo-bert": Architecture(is_encoder=True, is_interleaved=True),
     "eurobert": Architecture(is_encoder=True),

@@ -18,6 +18,7 @@ from ingot.compiler.frontends.gguf.layer_kinds import (
     kinds_of_layers,
     numbers_of_layers,
 )
+from ingot.compiler.frontends.gguf.pooling import Head, read_pooling
 from ingot.compiler.frontends.gguf.rope import Rope, read_rope
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.hal.errors import CompileError
@@ -165,6 +166,7 @@ class Configuration:
     has_feed_rows: bool  # networks read each token beside the one before it, too
     halving_period: int  # behind each of so many layers numbers are halved; 0: they are not
     pooling: str  # how tokens become a vector: mean, first or last; none: they have logits
+    head: Head | None  # of models that rank texts
     is_causal: bool  # tokens see none behind them
     sketched: tuple[int, ...] = ()  # the layers that are built; without any all
 
@@ -301,26 +303,6 @@ def _gating(keys: Keys, default: str) -> str:
     if found is None:
         keys.problems.append(f"the key '{keys.name_of(key)}' is {shown(given)}, expected 1 or 2")
     return found or default
-
-
-_POOLINGS = {1: "mean", 2: "first", 3: "last"}
-
-
-def _pooling(keys: Keys, architecture: Architecture) -> str:
-    """How tokens become a vector; none where they do not."""
-    key = "pooling_type"
-    given = keys.value(key, None)
-    is_none = given is None or (type(given) is int and given == 0)
-    if is_none and not architecture.is_encoder:
-        return ""
-    if type(given) is int and given in _POOLINGS:
-        return _POOLINGS[given]
-    found = "missing" if given is None else shown(given)
-    keys.problems.append(
-        f"the key '{keys.name_of(key)}' is {found}, expected 1 (the mean of a text's tokens), 2 "
-        "(the first) or 3 (the last)"
-    )
-    return ""
 
 
 def _groups(keys: Keys, architecture: Architecture, experts: int, chosen: int) -> Groups | None:
@@ -590,7 +572,7 @@ def _read(
         curves=_curves(keys, architecture, len(windows)),
         **_inputs(keys),
         has_feed_rows=architecture.is_shifted and keys.size("token_shift_count", 2) == 2,
-        pooling=_pooling(keys, architecture),
+        **read_pooling(keys, architecture),
         is_causal=keys.flag("attention.causal", not architecture.is_encoder),
         slopes=_slopes(keys, architecture, attention.heads, len(windows)),
         rope=attention.rope,

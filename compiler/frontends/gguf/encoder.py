@@ -2,17 +2,23 @@
 
 `embed(counts: i64[texts], ids: i32[s])` takes the tokens of several texts, `counts` of each, one
 text behind another, and gives a vector for each, f32[texts, n], as it is: its length is not 1.
+Models that rank texts have `rank` instead, of texts of two parts, which gives scores, f32[texts,
+n]; where tokens of the parts differ it also takes `kinds: i32[s]`, 0 or 1.
 `capacity()` says how many tokens a text may have.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ingot.compiler.frontends.gguf.cache import Cache
 from ingot.compiler.frontends.gguf.configuration import Configuration
+from ingot.compiler.frontends.gguf.feed_forward import active
 from ingot.compiler.frontends.gguf.function_builder import FunctionBuilder
-from ingot.compiler.frontends.gguf.pieces import over_rows
+from ingot.compiler.frontends.gguf.pieces import over_rows, part, softmax
+from ingot.compiler.frontends.gguf.pooling import Head
 from ingot.compiler.frontends.gguf.transformer import Transformer
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.frontends.spans import Spans
@@ -30,6 +36,7 @@ MOST_TEXTS = 256
 F32, I32, I64 = dtype("f32"), dtype("i32"), dtype("i64")
 _DENSE = ("dense_2", "dense_3")
 """Products behind the pooling."""
+_TYPES = "token_types.weight"
 
 
 def build_encoder(weights: Weights, c: Configuration, capacity: int, producer: str) -> Module:
@@ -49,31 +56,51 @@ def build_encoder(weights: Weights, c: Configuration, capacity: int, producer: s
     module = Module(attributes={"producer": producer})
     texts, total = symbol("texts"), symbol("s")
     types = {"counts": TensorType(I64, (texts,)), "ids": TensorType(I32, (total,))}
+    if c.head is not None and weights.length(_TYPES) > 1:
+        types["kinds"] = TensorType(I32, (total,))
     f = FunctionBuilder(module, types)
     f.function.symbols |= {"texts": (1, MOST_TEXTS), "s": (1, MOST_TEXTS * capacity)}
-    counts, ids = f.arguments
+    counts, *tokens = f.arguments
     spans = f.spans(counts, total, capacity)
-    f.end("embed", vectors=_vectors(weights, c, f.b, spans, ids, capacity))
+    weights.open(f.b)
+    network = Transformer(c, weights, f.b, capacity > c.rope.original)
+    vectors = _pooled(network, _WholeTexts(c, f.b, spans), tokens)
+    if c.head is None:
+        f.end("embed", vectors=_dense(weights, vectors))
+    else:
+        f.end("rank", scores=_scores(network, vectors, c.head))
     f = FunctionBuilder(module, {})
     f.end("capacity", tokens=f.b.constant(capacity, "i64"))
     return module
 
 
-def _vectors(
-    weights: Weights, c: Configuration, b: Builder, spans: Spans, ids: Value, capacity: int
-) -> Value:
-    """f32[texts, n]."""
-    weights.open(b)
-    network = Transformer(c, weights, b, capacity > c.rope.original)
-    seen = _WholeTexts(c, b, spans)
-    if c.pooling == "mean":
-        x = _mean(network.hidden(ids, seen, spans.total), spans)
-    else:
-        x = network.hidden(ids, seen, spans.starts if c.pooling == "first" else spans.last)
+def _pooled(network: Transformer, seen: _WholeTexts, tokens: Sequence[Value]) -> Value:
+    """The vectors of texts, f32[texts, width], of `tokens`: their ids, and perhaps their kinds."""
+    spans, pooling, (ids, *kinds) = seen.spans, network.c.pooling, tokens
+    if pooling == "mean":
+        return _mean(network.hidden(ids, seen, spans.total, *kinds), spans)
+    return network.hidden(ids, seen, spans.starts if pooling == "first" else spans.last, *kinds)
+
+
+def _dense(weights: Weights, x: Value) -> Value:
+    """What products behind the pooling make of vectors, f32[texts, n]."""
     for name in _DENSE:
         if f"{name}.weight" in weights:
-            x = weights.linear(x, name, weights.file.tensors[f"{name}.weight"].shape[0])
+            x = weights.linear(x, name, weights.length(f"{name}.weight"))
     return x
+
+
+def _scores(network: Transformer, x: Value, head: Head) -> Value:
+    """The scores that vectors x[texts, width] have, f32[texts, n]."""
+    weights, b = network.weights, network.b
+    has_hidden = "cls.weight" in weights
+    if has_hidden:
+        x = active(weights.linear(x, "cls", weights.length("cls.weight")), head.activation, b)
+        if "cls.norm.weight" in weights:
+            x = network.norm(x, "cls.norm")
+    if "cls.output.weight" in weights or not has_hidden:
+        x = weights.linear(x, "cls.output", weights.length("cls.output.weight"))
+    return part(softmax(x, b), 1, 0, 1, b) if head.is_choice else x
 
 
 def _mean(x: Value, spans: Spans) -> Value:

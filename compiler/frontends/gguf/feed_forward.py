@@ -130,8 +130,10 @@ def _gated(gate: Value, up: Value, c: Configuration, b: Builder) -> Value:
 
 
 def active(x: Value, activation: str, b: Builder) -> Value:
-    """silu; gelu, the one with tanh; gelu_erf, that without; relu; or relu2, its square."""
+    """silu; gelu, the one with tanh; gelu_erf, that without; relu; relu2, its square; or tanh."""
     shape = tensor_type(x).shape
+    if activation == "tanh":
+        return b.value("tanh", x)
     if activation == "silu":
         return b.value("mul", x, b.value("logistic", x))
     if activation in ("relu", "relu2"):

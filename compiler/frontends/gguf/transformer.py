@@ -49,8 +49,11 @@ class Transformer:
             x = self._scaled(self.weights.output(x), self.c.logit_scale)
             return capped(x, self.c.logit_cap, self.b)
 
-    def hidden(self, ids: Value, cache: Cache, rows: Dim | Value) -> Value:
-        """What the layers make of these tokens, behind the last norm: f32[rows, width]."""
+    def hidden(
+        self, ids: Value, cache: Cache, rows: Dim | Value, kinds: Value | None = None
+    ) -> Value:
+        """What the layers make of these tokens, behind the last norm: f32[rows, width]. `kinds`:
+        which of two texts each is of, i32[count]; without them all are of the first."""
         self.cache = cache
         (self.count,) = tensor_type(ids).shape
         self.turns = {local: self._turns(local) for local in self._kinds()}
@@ -61,18 +64,18 @@ class Transformer:
         if "position_embd.weight" in self.weights:
             x = self.b.value("add", x, self._placed())
         if "token_types.weight" in self.weights:
-            x = self.b.value("add", x, self._first_type(tensor_type(x).shape))
+            x = self.b.value("add", x, self._typed(kinds, tensor_type(x).shape))
         if self._normalizes_first:
-            x = self._norm(x, "token_embd_norm")
+            x = self.norm(x, "token_embd_norm")
         if self.c.layer_input:
-            self.inputs = LayerInputs(self.c, self.weights, self._norm, ids, x)
+            self.inputs = LayerInputs(self.c, self.weights, self.norm, ids, x)
         if self.c.recurrence is not None and self.c.recurrence.shifts:
             self.rwkv = Rwkv(self.c, self.c.recurrence, self.weights, cache)
         x = self._through_layers(x, rows)
         if self.c.architecture.norms_sums:
             return x
         with self.b.at("output"):
-            return self._norm(x, self._last_norm)
+            return self.norm(x, self._last_norm)
 
     @property
     def _last_norm(self) -> str:
@@ -87,10 +90,12 @@ class Transformer:
         is_last = not self.c.architecture.norms_sums and self._last_norm == "token_embd_norm"
         return "token_embd_norm.weight" in self.weights and not is_last
 
-    def _first_type(self, shape: tuple[Dim, ...]) -> Value:
-        """What tokens of a first text have added, for x of this shape."""
-        first = self.b.constant(np.zeros(1, np.int32))
-        row = self.weights.rows_of("token_types.weight", first, self.c.width)
+    def _typed(self, kinds: Value | None, shape: tuple[Dim, ...]) -> Value:
+        """What tokens have added for the text that they are of, for x of this shape."""
+        name = "token_types.weight"
+        if kinds is not None:
+            return self.weights.rows_of(name, kinds, self.c.width)
+        row = self.weights.rows_of(name, self.b.constant(np.zeros(1, np.int32)), self.c.width)
         return self.b.broadcast_to(self._reshaped(row, self.c.width), shape)
 
     def _through_layers(self, x: Value, rows: Dim | Value) -> Value:
@@ -100,7 +105,7 @@ class Transformer:
                 with self.b.at(f"blk.{layer}"):
                     x = self._layer(x, layer)
             return self._chosen(x, rows)
-        streams = Streams(self.c, self.weights, self._norm)
+        streams = Streams(self.c, self.weights, self.norm)
         versions = streams.of(x)
         for layer in self.c.built:
             with self.b.at(f"blk.{layer}"):
@@ -129,9 +134,9 @@ class Transformer:
         first = first if is_there else f"{name}.attn_norm"
         is_normed = architecture.starts_normed and layer == 0
         has_norm = architecture.has_norms_before and not is_normed
-        normed = self._norm(x, first) if has_norm else x
+        normed = self.norm(x, first) if has_norm else x
         if self.c.networks[layer]:
-            y = feed_forward(self.c, self.weights, normed, layer, self._norm)
+            y = feed_forward(self.c, self.weights, normed, layer, self.norm)
         else:
             mix = self._attention
             if self.c.convolved[layer]:
@@ -146,13 +151,13 @@ class Transformer:
         if f"{name}.laurel_l.weight" in self.weights:
             x = self._times(self.b.value("add", x, self._augmented(normed, name)), 0.5**0.5)
         if not self.c.is_parallel:
-            normed = self._norm(x, front) if architecture.has_norms_before else x
+            normed = self.norm(x, front) if architecture.has_norms_before else x
         elif f"{front}.weight" in self.weights:
-            normed = self._norm(before, front)
+            normed = self.norm(before, front)
         if self.c.has_feed_rows:
             y = self.rwkv.channel_mix(normed, layer)
         else:
-            y = feed_forward(self.c, self.weights, normed, layer, self._norm)
+            y = feed_forward(self.c, self.weights, normed, layer, self.norm)
         if f"{name}.pre_ffw_norm_2.weight" in self.weights:
             y = self._beside_experts(x, y, name)
         x = self._added(x, y, f"{name}.post_ffw_norm", front)
@@ -169,28 +174,28 @@ class Transformer:
     def _normed_sums(self, x: Value, layer: int) -> Value:
         """A layer whose norms stand behind sums."""
         b, name = self.b, f"blk.{layer}"
-        y = self._norm(b.value("add", x, self._attention(x, layer)), f"{name}.attn_output_norm")
+        y = self.norm(b.value("add", x, self._attention(x, layer)), f"{name}.attn_output_norm")
         if f"{name}.attn_norm_2.weight" in self.weights:
-            y = self._norm(b.value("add", y, x), f"{name}.attn_norm_2")
-        made = feed_forward(self.c, self.weights, y, layer, self._norm)
-        return self._norm(b.value("add", y, made), f"{name}.layer_output_norm")
+            y = self.norm(b.value("add", y, x), f"{name}.attn_norm_2")
+        made = feed_forward(self.c, self.weights, y, layer, self.norm)
+        return self.norm(b.value("add", y, made), f"{name}.layer_output_norm")
 
     def _augmented(self, x: Value, name: str) -> Value:
         """x[count, width] and what two small products make of it."""
         rank = self.weights.rows(f"{name}.laurel_r.weight")
         y = self.weights.linear(x, f"{name}.laurel_l", rank)
         y = self.weights.linear(y, f"{name}.laurel_r", self.c.width)
-        return self.b.value("add", x, self._norm(y, f"{name}.laurel_post_norm"))
+        return self.b.value("add", x, self.norm(y, f"{name}.laurel_post_norm"))
 
     def _beside_experts(self, x: Value, y: Value, name: str) -> Value:
         """The sum of y, which a network made of x[count, width], and of what experts make."""
         scale = self.weights.vector(f"{name}.ffn_gate_inp.scale", self.c.width)
         scale = self.b.broadcast_to(scale, tensor_type(x).shape)
         routed = self._times(self._product(self._bare_norm(x), scale), self.c.width**-0.5)
-        made = self._norm(x, f"{name}.pre_ffw_norm_2")
+        made = self.norm(x, f"{name}.pre_ffw_norm_2")
         made = mixture(self.c, self.weights, made, name, routed)
         parts = [
-            self._norm(each, f"{name}.post_ffw_norm_{place}")
+            self.norm(each, f"{name}.post_ffw_norm_{place}")
             for place, each in enumerate((y, made), 1)
         ]
         return self.b.value("add", *parts)
@@ -200,12 +205,12 @@ class Transformer:
         architectures without norms in front of parts have them."""
         is_there = f"{norm}.weight" in self.weights and norm != front
         if is_there or not self.c.architecture.has_norms_before:
-            y = self._norm(y, norm)
+            y = self.norm(y, norm)
         return self.b.value("add", x, self._scaled(y, self.c.residual_scale))
 
     # Parts
 
-    def _norm(self, x: Value, name: str, heads: int = 1, paired: int = 0) -> Value:
+    def norm(self, x: Value, name: str, heads: int = 1, paired: int = 0) -> Value:
         """x / rms(x) * weight over the last axis; x less its mean where the architecture wants
         that, and with a bias if there is one. `heads` and `paired` as of `_halves`."""
         b, shape = self.b, tensor_type(x).shape
@@ -278,7 +283,7 @@ class Transformer:
         assert r is not None
         if r.shifts:
             return self.rwkv.time_mix(x, layer)
-        made = RecurrentLayer(self.c, r, self.weights, f"blk.{layer}", self._norm, self._convolved)
+        made = RecurrentLayer(self.c, r, self.weights, f"blk.{layer}", self.norm, self._convolved)
         return made.of(x, self.cache, layer)
 
     def _convolved(self, x: Value, name: str, layer: int) -> Value:
@@ -312,7 +317,7 @@ class Transformer:
             turn: Callable[[Value], Value] = _unturned
             if c.rotated[layer]:
                 turn = partial(self._rotated, length=c.rope.length, layer=layer)
-            latent = LatentAttention(c, c.latent, self.weights, name, self._norm, turn)
+            latent = LatentAttention(c, c.latent, self.weights, name, self.norm, turn)
             q, k, v = latent.projections(x)
             y = latent.values(self.cache.attend(self._warmed(q), k, v, layer, None))
             return self.weights.linear(y, f"{name}.attn_output", c.width)
@@ -352,7 +357,7 @@ class Transformer:
         else:
             y = self.cache.attend_to(q, layer, source, given)
         if f"{name}.attn_sub_norm.weight" in self.weights:
-            y = self._norm(y, f"{name}.attn_sub_norm")
+            y = self.norm(y, f"{name}.attn_sub_norm")
         y = self._scaled(y, c.value_scale)
         if gate is not None:
             y = self._product(y, self.b.value("logistic", gate))
@@ -418,17 +423,17 @@ class Transformer:
         rope = self.c.local_rope if self.c.has_window(layer) else self.c.rope
         paired = rope.length if self.c.architecture.is_interleaved else 0
         if is_whole:
-            x = self._norm(x, norm, heads, paired)
+            x = self.norm(x, norm, heads, paired)
         x = self._reshaped(x, self.count, heads, length)
         turns_first = self.c.architecture.turns_first
         if is_normed and not is_whole and not turns_first:
-            x = self._norm(x, norm, 1, paired)
+            x = self.norm(x, norm, 1, paired)
         x = self._limited(x)
         if self.c.rotated[layer]:
             x = self._rotated(x, length, layer)
             x = self._bare_norm(x) if self.c.unit_heads else x
         is_last = is_normed and not is_whole and turns_first
-        return self._norm(x, norm, 1, paired) if is_last else x
+        return self.norm(x, norm, 1, paired) if is_last else x
 
     def _rotated(self, x: Value, length: int, layer: int) -> Value:
         is_local = self.c.has_window(layer)

@@ -103,6 +103,11 @@ class Weights:
         tensor = self.file.tensors.get(name)
         return 1 if tensor is None else tensor.shape[-1]
 
+    def length(self, name: str) -> int:
+        """How many rows a tensor has; 1 for a missing one."""
+        tensor = self.file.tensors.get(name)
+        return 1 if tensor is None else tensor.shape[0]
+
     def has_rows(self, name: str) -> bool:
         """Whether a tensor is a matrix."""
         tensor = self.file.tensors.get(name)

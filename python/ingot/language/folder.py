@@ -11,7 +11,7 @@ from typing import Any
 from ingot.hal.checkpoint import read_json
 from ingot.hal.errors import DataLoss, NotFound
 from ingot.language.package import package, whole
-from ingot.language.tokenizer import Tokenizer, ends_of
+from ingot.language.tokenizer import Tokenizer, check_text, ends_of
 
 __all__ = ["FolderTokenizer"]
 
@@ -55,6 +55,14 @@ class FolderTokenizer(Tokenizer):
     def whole(self, text: str) -> list[int]:
         """See `Tokenizer`: with all that tokenizer.json puts around it."""
         return self._ids(text, True)
+
+    def pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
+        """See `Tokenizer`: as tokenizer.json puts them together."""
+        for text in (first, second):
+            check_text(text)
+        with whole("the tokenizer"):
+            made = self._tokenizer.encode(first, second)
+        return made.ids, made.type_ids
 
 
 def _optional(path: Path) -> dict[str, Any]:

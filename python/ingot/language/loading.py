@@ -27,7 +27,7 @@ from ingot.language.folder import FolderTokenizer
 from ingot.language.tokenizer import FileTokenizer, Tokenizer
 from ingot.module_cache import digest, installed_compiler, processor
 
-__all__ = ["TYPES", "check_prompt", "load_language_model"]
+__all__ = ["TYPES", "check_kind", "check_prompt", "load_language_model"]
 
 TYPES = {"top_k": np.int32, "seed": np.int64}
 """Dtypes of what chooses tokens; f32 for the others."""
@@ -132,6 +132,21 @@ def _files(path: str | os.PathLike[str]) -> Iterator[str]:
         with suppress(OSError):  # the compiler tells
             status = os.stat(os.path.join(path, name) if name else path)
             yield f"{name} {status.st_size} {status.st_mtime_ns}"
+
+
+_CLASSES = {
+    "generate": ("writes texts", "LanguageModel"),
+    "embed": ("makes vectors of texts", "EmbeddingModel"),
+    "rank": ("ranks texts", "Reranker"),
+}
+
+
+def check_kind(path: str | os.PathLike[str], model: Any, wanted: str) -> None:
+    """InvalidArgument: a loaded model lacks the function `wanted`, so another class is for it."""
+    if wanted in model.functions:
+        return
+    does, name = next(each for kind, each in _CLASSES.items() if kind in model.functions)
+    raise InvalidArgument(f"'{path}' is a model that {does}: make an ingot.{name} of it")
 
 
 def check_prompt(ids: Sequence[int], capacity: int) -> None:

@@ -19,7 +19,7 @@ from ingot.hal.options import checked_options
 from ingot.language.adapters import lora as adapter_parameters
 from ingot.language.batch import LanguageBatch
 from ingot.language.draft import Draft, check_count
-from ingot.language.loading import TYPES, check_prompt, load_language_model
+from ingot.language.loading import TYPES, check_kind, check_prompt, load_language_model
 from ingot.language.sampling import Sampling
 
 __all__ = ["LanguageModel", "generate"]
@@ -65,11 +65,7 @@ class LanguageModel:
         self.tokenizer, self.model = load_language_model(
             path, layout, weights=weights, lora=lora, **options
         )
-        if "generate" not in self.model.functions:
-            raise InvalidArgument(
-                f"'{path}' is a model that makes vectors of texts: make an ingot.EmbeddingModel of "
-                "it"
-            )
+        check_kind(path, self.model, "generate")
         self.ids: list[int] = []
         self.capacity = int(self.model.capacity())
         self.draft: Draft | None = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +27,7 @@ from ingot.language.piece_tokenizers import (
 from ingot.language.template import render
 from ingot.language.text_stream import LETTERS, TextStream
 
-__all__ = ["FileTokenizer", "Tokenizer", "ends_of"]
+__all__ = ["FileTokenizer", "Pairs", "Tokenizer", "check_text", "ends_of"]
 
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
 _WORDS = rf"{_CONTRACTIONS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
@@ -178,11 +179,23 @@ _ENDS = (
 _PART_END, _WHOLE_ENDS = "<|end|>", (("<|return|>", "<|call|>"), ("<|flush|>", "<|calls|>"))
 
 
+_PARTS = re.compile(r"\{(?:query|document)\}")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """How two texts look that a model reads together: as in a template, or one behind another."""
+
+    template: str | None = None
+    between: int | None = None  # a token behind the end of the first one
+    kind: int = 0  # of tokens of the second one
+
+
 class Tokenizer:
     """Texts to token ids and back. `begin`: the token that begins texts, which `encode` puts in
     front where `adds_begin`; `close`: the one behind whole texts, if models want that; `ends`:
     those behind which a model says nothing; `template`: how conversations look, with the texts of
-    `marks`."""
+    `marks`; `pairs`: how two texts look that a model reads together."""
 
     def __init__(
         self,
@@ -194,9 +207,10 @@ class Tokenizer:
         template: str | None,
         marks: Mapping[str, str],
         close: int | None = None,
+        pairs: Pairs | None = None,
     ) -> None:
         self._tokenizer, self.begin, self.adds_begin = tokenizer, begin, adds_begin
-        self.close = close
+        self.close, self.pairs = close, pairs or Pairs()
         self.ends, self.template, self.marks = list(ends), template, marks
 
     def encode(self, text: str, *, is_start: bool = True) -> list[int]:
@@ -211,9 +225,21 @@ class Tokenizer:
         ids = self.encode(text)
         return ids if self.close is None else [*ids, self.close]
 
+    def pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
+        """The ids of two texts that a model reads together, and of which text each is for it."""
+        if self.pairs.template is not None:
+            parts = {"{query}": first, "{document}": second}
+            text = _PARTS.sub(lambda match: parts[match[0]], self.pairs.template)
+            ids = self.encode(text, is_start=False)
+            return ids, [0] * len(ids)
+        close = [] if self.close is None else [self.close]
+        between = [] if self.pairs.between is None else [self.pairs.between]
+        begin = [*self.encode(first), *close, *between]
+        end = [*self.encode(second, is_start=False), *close]
+        return begin + end, [0] * len(begin) + [self.pairs.kind] * len(end)
+
     def _ids(self, text: str, adds_special: bool) -> list[int]:
-        if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
-            raise InvalidArgument(f"{text!r:.60} is no text: it cannot be written as UTF-8")
+        check_text(text)
         with whole("the tokenizer"):
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=adds_special).ids
         return ids
@@ -305,6 +331,7 @@ class FileTokenizer(Tokenizer):
             begin=known["bos"],
             adds_begin=adds_begin,
             close=self._find_close(kind, known["eos"]),
+            pairs=self._find_pairs(kind),
             ends=self._find_ends(),
             template=template if isinstance(template, str) else None,
             marks={f"{name}_token": "" if id is None else texts[id] for name, id in known.items()},
@@ -388,11 +415,24 @@ class FileTokenizer(Tokenizer):
             return (end if between is None else between) if is_there else None
         return end if self._key("add_eos_token", kind == "t5") else None
 
+    def _find_pairs(self, kind: str) -> Pairs:
+        template = self._metadata.get("tokenizer.chat_template.rerank")
+        if kind == "bert":
+            return Pairs(kind=1)
+        between = self._id("seperator") if self._key("add_sep_token", False) else None
+        return Pairs(template if isinstance(template, str) else None, between)
+
     def _find_ends(self) -> list[int]:
         """Tokens behind which a model says nothing."""
         ids = [self._id(name) for name in ("eos", "eot", "eom")]
         ids += ends_of(self._tokenizer)
         return sorted({id for id in ids if id is not None and id < len(self.texts)})
+
+
+def check_text(text: Any) -> None:
+    """InvalidArgument: it is no text, or has halves of letters."""
+    if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
+        raise InvalidArgument(f"{text!r:.60} is no text: it cannot be written as UTF-8")
 
 
 def ends_of(tokenizer: Any) -> list[int | None]:

@@ -17,7 +17,7 @@ import torch
 import transformers
 
 from tests.support.adapters import write_peft
-from tests.support.checkpoint_configs import ENCODERS, MODELS
+from tests.support.checkpoint_configs import ENCODERS, MODELS, RANKED
 from tests.support.checkpoints import (
     ADAPTED,
     ENCODED,
@@ -26,6 +26,7 @@ from tests.support.checkpoints import (
     PARTS,
     WITH_ADAPTERS,
     adapter_of,
+    kinds_of,
     options_of,
     read_model,
     weights_of,
@@ -57,9 +58,14 @@ def _described(name: str, folder: Any) -> tuple[str, Any]:
 
 
 def _encoded(name: str, folder: Any) -> tuple[str, Any]:
-    kind, options, mode = ENCODERS[name]
+    kind, options, mode = (ENCODERS | RANKED)[name]
     config = getattr(transformers, f"{kind}Config")(**options)
-    transformers.AutoModel.from_config(config).save_pretrained(folder)
+    auto = (
+        transformers.AutoModel
+        if name in ENCODERS
+        else transformers.AutoModelForSequenceClassification
+    )
+    auto.from_config(config).save_pretrained(folder)
     from safetensors.numpy import load_file
 
     shapes = {
@@ -67,13 +73,16 @@ def _encoded(name: str, folder: Any) -> tuple[str, Any]:
     }
     written = json.loads((folder / "config.json").read_text())
     write_folder(folder, written, weights_of(name, shapes))
-    model = transformers.AutoModel.from_pretrained(
-        folder, attn_implementation="eager", dtype=torch.float32
-    )
+    model = auto.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
     vectors = []
     for part in PARTS:
         with torch.no_grad():
             ids = torch.tensor(IDS[None, part].astype(np.int64))
+            if name in RANKED:
+                kinds = torch.tensor(kinds_of(part)[None].astype(np.int64))
+                types = {"token_type_ids": kinds} if any("_type_" in key for key in shapes) else {}
+                vectors.append(model(ids, **types).logits[0].numpy())
+                continue
             rows = model(ids).last_hidden_state[0].numpy()
         every = {"cls_token": rows[0], "lasttoken": rows[-1], "mean_tokens": rows.mean(0)}
         vectors.append(every[mode])
@@ -108,7 +117,7 @@ def main() -> None:
                 adapted[name] = _adapted(name, Path(folder))
     np.savez_compressed(ADAPTED, **adapted)
     encoded = {}
-    for name in ENCODERS:
+    for name in [*ENCODERS, *RANKED]:
         with tempfile.TemporaryDirectory() as folder:
             encoded[f"{name}.json"], encoded[name] = _encoded(name, Path(folder))
     np.savez_compressed(ENCODED, **encoded)

@@ -13,8 +13,16 @@ import ingot
 from ingot.compiler.frontends.checkpoint import import_checkpoint
 from ingot.compiler.graph.interpreter import interpret
 from ingot.hal.checkpoint import Checkpoint
-from tests.support.checkpoint_configs import ENCODERS
-from tests.support.checkpoints import ENCODED, IDS, PARTS, weights_of, write_folder, write_pooling
+from tests.support.checkpoint_configs import ENCODERS, RANKED
+from tests.support.checkpoints import (
+    ENCODED,
+    IDS,
+    PARTS,
+    kinds_of,
+    weights_of,
+    write_folder,
+    write_pooling,
+)
 
 
 def _write(folder: Path, name: str, changes: Any = None, prefix: str = "") -> Any:
@@ -32,7 +40,11 @@ def _check(folder: Path, expected: Any) -> None:
     counts = np.array([len(IDS[part]) for part in PARTS])
     ids = np.concatenate([IDS[part] for part in PARTS])
     parameters = Checkpoint(folder).parameters()
-    (got,) = interpret(import_checkpoint(folder), "embed", [counts, ids], parameters, {})
+    module = import_checkpoint(folder)
+    (function,) = (each for each in module.functions.values() if each.name != "capacity")
+    arguments = [counts, ids, np.concatenate([kinds_of(part) for part in PARTS])]
+    arguments = arguments[: len(function.arguments)]
+    (got,) = interpret(module, function.name, arguments, parameters, {})
     np.testing.assert_allclose(got, expected, atol=5e-6 * np.abs(expected).max())
 
 
@@ -41,6 +53,11 @@ def test_vectors_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     expected = _write(tmp_path, name)
     write_pooling(tmp_path, f"pooling_mode_{ENCODERS[name][2]}")
     _check(tmp_path, expected)
+
+
+@pytest.mark.parametrize("name", RANKED)
+def test_scores_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    _check(tmp_path, _write(tmp_path, name))
 
 
 def test_older_folders_are_read(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.ir.verifier import verify
 from ingot.hal.gguf import Gguf
+from ingot.language.tokenizer import FileTokenizer
 from tests.support.cut_texts import PIECES
 from tests.support.encoders import COUNTS, ENCODER_KEYS, ENCODERS, TEXTS
 from tests.support.language import write_model
@@ -29,7 +30,8 @@ def _expected(name: str) -> Any:
 
 def test_there_is_a_model_of_each_architecture() -> None:
     known = {name for name, each in ARCHITECTURES.items() if each.is_encoder}
-    assert known == set(ENCODERS) - {"qwen3"}
+    decoders = {"qwen3", "qwen3 ranked"}
+    assert known == {name.removesuffix(" ranked") for name in set(ENCODERS) - decoders}
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -41,9 +43,13 @@ def test_vectors_are_those_of_llama_cpp(name: str, tmp_path: Path) -> None:
     module = import_gguf(path)
     verify(module, GRAPH)
     counts = np.array(COUNTS, np.int64)
-    (got,) = interpret(module, "embed", [counts, TEXTS], Gguf(path).parameters(), {})
+    (function,) = (each for each in module.functions.values() if each.name != "capacity")
+    kinds = [np.zeros_like(TEXTS)] * (len(function.argument_names) - 2)
+    arguments = [counts, TEXTS, *kinds]
+    (got,) = interpret(module, function.name, arguments, Gguf(path).parameters(), {})
+    assert function.name == ("rank" if "ranked" in name else "embed")
     is_rounded = "gelu" in ARCHITECTURES[ENCODERS[name].architecture].activation
-    bound = (1e-3 if is_rounded else 2e-6) * np.abs(expected).max()
+    bound = (1e-3 if is_rounded else 2e-6) * max(np.abs(expected).max(), 1)
     np.testing.assert_allclose(got, expected, atol=bound)
 
 
@@ -52,7 +58,7 @@ def test_vectors_are_those_of_llama_cpp(name: str, tmp_path: Path) -> None:
     [
         ("bert", {"pooling_type": 0}, {}, r"'bert.pooling_type' is 0, expected 1 \(the mean"),
         ("bert", {"pooling_type": None}, {}, "'bert.pooling_type' is missing, expected 1"),
-        ("bert", {"pooling_type": 4}, {}, "'bert.pooling_type' is 4, expected 1"),
+        ("bert", {"pooling_type": 5}, {}, "'bert.pooling_type' is 5, expected 1"),
         ("bert", {}, {"verify": True, "cache": "f16"}, "so verify and cache cannot be chosen"),
         ("bert", {}, {"sequences": 2}, "a call of `embed` takes many texts"),
         ("bert", {}, {"capacity": 65}, "the capacity is 65, but the model has 64 positions"),
@@ -100,3 +106,54 @@ def test_texts_become_vectors(tmp_path: Path) -> None:
     write_model(path, replace(ENCODERS["qwen3"], metadata={}), tokenizer=ENCODER_KEYS)
     with pytest.raises(ingot.InvalidArgument, match=r"make an ingot\.LanguageModel of it"):
         ingot.EmbeddingModel(path)
+
+
+@pytest.mark.slow
+def test_texts_are_ranked(tmp_path: Path) -> None:
+    """By a query and a document together; a model that has a template for these by that."""
+    path = tmp_path / "model.gguf"
+    with np.load(PIECES) as found:
+        keys = json.loads(str(found["bert keys"]))
+    shape = replace(ENCODERS["bert ranked"], layers=1, vocabulary=len(keys["ggml.tokens"]))
+    write_model(path, shape, tokenizer=keys)
+    model = ingot.Reranker(path, capacity=24)
+    documents = ["hello " * count for count in (9, 1, 4)]
+    ids, kinds = model.tokenizer.pair("he", documents[2])
+    query, document = (model.tokenizer.whole(text) for text in ("he", documents[2]))
+    assert ids == query + document[1:]
+    assert kinds == [0] * len(query) + [1] * (len(document) - 1)
+    arguments = [np.array([len(ids)]), np.array(ids, np.int32), np.array(kinds, np.int32)]
+    (expected,) = interpret(import_gguf(path), "rank", arguments, Gguf(path).parameters(), {})
+    scores = model.score("he", documents)
+    np.testing.assert_allclose(scores[2], expected[0, 0], atol=1e-5)
+    ranked = model.rank("he", documents)
+    assert [number for number, _ in ranked] == np.argsort(-scores).tolist()
+    with pytest.raises(ingot.InvalidArgument, match="documents is 'hello', expected a list"):
+        model.score("he", "hello")
+    with pytest.raises(
+        ingot.OutOfRange, match=r"text 0 has \d+ tokens, but the model sees 1 to 24"
+    ):
+        model.score("he", ["hello " * 30])
+    with pytest.raises(ingot.InvalidArgument, match=r"make an ingot\.Reranker of it"):
+        ingot.EmbeddingModel(path)
+    write_model(path, replace(shape, own={**shape.own, "cls.output.weight/": (3, 64),
+                                          "cls.output.bias/": (3,)}), tokenizer=keys)  # fmt: skip
+    with pytest.raises(ingot.InvalidArgument, match="gives 3 scores for each text, expected 1"):
+        ingot.Reranker(path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"chat_template.rerank": "{document}<|end|>{query}{query}"}, "hell{query}<|end|>hehe"),
+        ({"ggml.add_eos_token": True}, "he<|end|>hell{query}<|end|>"),
+        ({"ggml.add_eos_token": True, "ggml.add_sep_token": True,
+          "ggml.seperator_token_id": 261}, "he<|end|><|user|>hell{query}<|end|>"),
+    ],
+)  # fmt: skip
+def test_two_texts_become_one(keys: Any, expected: str) -> None:
+    metadata = {f"tokenizer.{key}": value for key, value in (ENCODER_KEYS | keys).items()}
+    tokenizer = FileTokenizer(metadata)
+    ids, kinds = tokenizer.pair("he", "hell{query}")
+    assert ids == tokenizer.encode(expected)
+    assert kinds == [0] * len(ids)

@@ -518,10 +518,12 @@ def _moves_last(op: Op) -> bool:
 
 
 def _has_rows(op: Op) -> bool:
-    """Whether a take reads rows of a vector or more, and as many as its operand has."""
+    """Whether a take reads rows of a vector or more, and as many as its operand has, or as many as
+    only the call knows."""
     operand, result = shape_of(op.operands[0]), shape_of(op.result)
     is_long = Take.of(op).axis < len(operand) - 1 and prove_le(_LEAST_ROW, operand[-1], {})
-    return is_long and prove_le(dims.product(operand), dims.product(result), {})
+    elements, taken = dims.product(operand), dims.product(result)
+    return is_long and (prove_le(elements, taken, {}) or not prove_le(taken, elements, {}))
 
 
 def _growing(op: Op) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field
 
-from ingot.compiler.graph.ops import OPS, AlongAxis, Broadcast, Constant, Reduce
+from ingot.compiler.graph.ops import OPS, AlongAxis, Broadcast, Constant, Reduce, Take
 from ingot.compiler.ir import Op, Value, defined_by, tensor_type
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
@@ -212,10 +212,24 @@ class _Acceptance:
             if not repeats_plainly(op) or not self._row_source(source):
                 return False
             return not self._reaches_group(source) or self._stays_in_row(op)
+        if op.name == "take":
+            return self._takes_columns(op)
         return (
             is_elementwise(op)
             and shape_of(value) in shapes
             and all(self._row_operand(operand) for operand in op.operands)
+        )
+
+    def _takes_columns(self, op: Op) -> bool:
+        """Whether rows that indices in memory point at are reduced element by element, such as bags
+        of an embedding: what they add up to is read where it lies, and not copied before."""
+        table, places = op.operands
+        shape, last = self.group.shape, len(self.group.shape) - 1
+        is_row = Take.of(op).axis < len(shape_of(table)) - 1
+        return (
+            (is_row and last not in self.group.axes and shape_of(op.result) == shape)
+            and self.is_memory(table)
+            and self.is_memory(places)
         )
 
     def _stays_in_row(self, op: Op) -> bool:

@@ -98,11 +98,11 @@ def roi_align(
         at.append(node.op("add", first, node.op("mul", node.op("add", step, part), length)))
     batch = node.convert(batch, _I64)
     images = node.op("broadcast", batch, shape=shape, dimensions=tuple(range(type_of(batch).rank)))
-    samples = _samples(node, x, node.reshape(images, (dims.product(shape),)), at, unused)
+    samples = _samples(node, x, images, at, unused)
     taken = node.op("mul", *counts)
     if least:
         taken = node.op("max", taken, least)
-    return _pooled(node, samples, shape, taken, greatest)
+    return _pooled(node, samples, taken, greatest)
 
 
 def _edge(node: Emitter, rois: Value, column: int, scale: float, aligned: bool) -> Value:
@@ -117,20 +117,17 @@ def _edge(node: Emitter, rois: Value, column: int, scale: float, aligned: bool) 
 def _samples(
     node: Emitter, x: Value, batch: Value, at: Sequence[Value], unused: Value | None
 ) -> list[Value]:
-    """The weighted pixels around each sample, four of [p, c]; 0 far outside of the image, and for
-    those that are unused."""
-    count = shape_of(batch)[0]
-    columns = []
-    outside = None if unused is None else node.reshape(unused, (count,))
-    for value, size in zip(at, shape_of(x)[2:], strict=True):
-        flat = node.reshape(value, (count,))
+    """The weighted pixels around each sample, four of [samples..., c]; 0 far outside of the image,
+    and for those that are unused."""
+    columns, outside = [], unused
+    for place, size in zip(at, shape_of(x)[2:], strict=True):
         far = node.op(
             "or",
-            node.compare("lt", flat, -1),
-            node.compare("gt", flat, filled(node, size, flat)),
+            node.compare("lt", place, -1),
+            node.compare("gt", place, filled(node, size, place)),
         )
         outside = far if outside is None else node.op("or", outside, far)
-        inside = node.op("clamp", node.fill(0, like=flat), flat, filled(node, size - 1, flat))
+        inside = node.op("clamp", node.fill(0, like=place), place, filled(node, size - 1, place))
         columns.append(linear_weights(node, inside))
     assert outside is not None
     results = []
@@ -139,21 +136,19 @@ def _samples(
         weight = node.op("mul", corner[0][1], corner[1][1])
         weight = node.op("select", outside, node.fill(0, like=weight), weight)
         weight = node.convert(weight, type_of(pixel).dtype)
-        spread = node.op("broadcast", weight, shape=shape_of(pixel), dimensions=(0,))
+        own = tuple(range(type_of(weight).rank))
+        spread = node.op("broadcast", weight, shape=shape_of(pixel), dimensions=own)
         results.append(node.op("mul", pixel, spread))
     return results
 
 
-def _pooled(
-    node: Emitter, corners: Sequence[Value], shape: Sequence[Dim], counts: Value, greatest: bool
-) -> Value:
+def _pooled(node: Emitter, corners: Sequence[Value], counts: Value, greatest: bool) -> Value:
     """The mean of the samples of each bin, of which a region has `counts`, or the greatest
-    weighted pixel: [r, c, h, w]."""
+    weighted pixel: [r, bins, samples, c] as [r, c, bins]."""
     total = corners[0]
     for each in corners[1:]:
         total = node.op("max" if greatest else "add", total, each)
-    split = node.reshape(total, (*shape, shape_of(total)[1]))
-    pooled = node.reduce(split, (3, 4), "max" if greatest else "add")
+    pooled = node.reduce(total, (3, 4), "max" if greatest else "add")
     if not greatest:
         number = node.convert(counts, type_of(pooled).dtype)
         spread = node.op("broadcast", number, shape=shape_of(pooled), dimensions=(0,))

@@ -27,7 +27,7 @@ _KEYS = -0.75  # the parameter of cubic convolution
 
 
 def read_pixels(node: Emitter, x: Value, batch: Value, places: Sequence[Value]) -> Value:
-    """x[batch, :, places...]: [b, c, spatial...] at i64[p] each -> [p, c], clamped into x."""
+    """x[batch, :, places...]: [b, c, spatial...] at i64[p...] each -> [p..., c], clamped into x."""
     shape = shape_of(x)
     last = node.transpose(x, (0, *range(2, len(shape)), 1))
     rows = node.reshape(last, (dims.product((shape[0], *shape[2:])), shape[1]))

@@ -203,8 +203,10 @@ def test_what_a_broadcast_repeats_is_not_computed_anew() -> None:
     assert regions(program(build, (64,), (B, 64))) == [["exp"], ["add"]]
 
 
-@pytest.mark.parametrize(("channels", "count", "turned"), [(8, 12, 2), (3, 12, 0), (8, 11, 0)])
-def test_rows_that_many_read_lie_in_memory_as_rows(channels: int, count: int, turned: int) -> None:
+@pytest.mark.parametrize(
+    ("channels", "count", "turned"), [(8, 12, 2), (3, 12, 0), (8, 11, 0), (8, B, 2)]
+)
+def test_rows_that_many_read_lie_in_memory_as_rows(channels: int, count: Dim, turned: int) -> None:
     def build(b: Builder, x: Value) -> list[Value]:
         at = b.op("iota", dtype=dtype("i64"), shape=(count,), axis=0)
         rows = b.op("reshape", b.op("transpose", x, permutation=(1, 2, 0)), shape=(12, channels))
@@ -213,6 +215,18 @@ def test_rows_that_many_read_lie_in_memory_as_rows(channels: int, count: int, tu
 
     found = regions(program(build, (channels, 3, 4)))
     assert found.count(["transpose"]) == turned
+
+
+@pytest.mark.parametrize(
+    ("axis", "expected"), [(1, [["take", "reduce"]]), (2, [["take"], ["reduce"]])]
+)
+def test_bags_of_rows_are_summed_where_they_lie(axis: int, expected: list[list[str]]) -> None:
+    def build(b: Builder, table: Value) -> list[Value]:
+        at = b.constant(np.arange(20).reshape(5, 4) % 3, "i64")
+        return [b.op("reduce", b.op("take", table, at, axis=0, mode="clamp"), axes=(axis,),
+                     kind="add")]  # fmt: skip
+
+    assert regions(program(build, (3, 8))) == expected
 
 
 def test_two_branches_that_wait_for_each_other_do_not_become_one_region() -> None:

@@ -190,6 +190,19 @@ def test_global_average_pool_of_channels_last() -> None:
     assert CPU.lower(function).schedule.reduced == (49,)
 
 
+@on_every_target
+def test_bags_of_rows_that_indices_point_at(target) -> None:
+    def body(b, table, at):
+        rows = b.op("take", table, at, axis=0, mode="clamp")
+        return b.op("reduce", rows, axes=(1,), kind="add")
+
+    function = entry(["f32[9,21]", "i64[n,s]"], body, {"n": (0, None), "s": (0, None)})
+    table = np.linspace(-1, 1, 189, dtype=np.float32).reshape(9, 21)
+    for n, s in ((2, 5), (70, 1), (3, 0)):
+        at = np.random.default_rng(n).integers(0, 9, (n, s))
+        target.check(function, [table, at], n=n, s=s)
+
+
 def test_masked_mean_over_a_middle_axis_with_full_results() -> None:
     def body(b, x):
         top = b.op("reduce", x, axes=(1,), kind="max")

@@ -86,13 +86,13 @@ def test_regions_are_pooled() -> None:
         for place in ("half_pixel", "output_half_pixel")
     ]
     inputs = [
-        make_value("x", ["n", 3, "h", "w"]),
+        make_value("x", ["n", 19, "h", "w"]),
         make_value("r", ["k", 4]),
         make_value("i", ["k"], TensorProto.INT64),
     ]
     pair = pair_of(nodes, inputs)
     regions = np.array([[0, 0, 9, 9], [-3, 2, 20, 12], [4, 4, 5, 5]], np.float32)
-    pair.check(x=numbers(2, 3, 8, 9), r=regions, i=np.array([0, 1, 1]))
+    pair.check(x=numbers(2, 19, 8, 9), r=regions, i=np.array([0, 1, 1]))
 
     pool = [Node("MaxRoiPool", ["x", "q"], ["pool"], pooled_shape=[3, 2], spatial_scale=0.5)]
     pair = pair_of(pool, [make_value("x", ["n", 3, "h", "w"]), make_value("q", ["k", 5])])

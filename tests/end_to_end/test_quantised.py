@@ -23,7 +23,8 @@ class Network:
 
     def __init__(self, kind: Any) -> None:
         self.random = np.random.default_rng(5)
-        self.kind, self.zero = kind, -9 if kind is np.int8 else 7
+        self.kind, self.zero = kind, {np.int8: -9, np.uint16: 30007}.get(kind, 7)
+        self.part = 1 if np.dtype(kind).itemsize == 1 else 256  # of a step of bytes
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.x = "x"
@@ -41,7 +42,7 @@ class Network:
     def quantised(self, scale: float, zero: int | None = None) -> None:
         zero = self.zero if zero is None else zero
         pair = (
-            self.constant(np.array(scale, np.float32)),
+            self.constant(np.array(scale / self.part, np.float32)),
             self.constant(np.array(zero, self.kind)),
         )
         self.x = self.op("DequantizeLinear", self.op("QuantizeLinear", self.x, *pair), *pair)
@@ -63,8 +64,8 @@ class Network:
             [helper.make_tensor_value_info(self.x, TensorProto.FLOAT, result)],
             self.constants,
         )
-        opsets = [helper.make_opsetid("", 20)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+        opsets = [helper.make_opsetid("", 21)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def network(kind: Any) -> onnx.ModelProto:
@@ -154,7 +155,16 @@ def load_on_cpu(source: onnx.ModelProto, variants: list[str]) -> dict[str, ingot
 def test_a_quantised_network_gives_the_codes_of_onnxruntime(
     make: Callable[[Any], onnx.ModelProto], kind: Any, load: Callable[..., dict[str, ingot.Model]]
 ) -> None:
-    source = make(kind)
+    compare(make(kind), load, 0.0101)
+
+
+def test_a_network_with_codes_of_16_bits_gives_those_of_onnxruntime() -> None:
+    compare(network(np.uint16), load_on_cpu, 0.0101 / 256)
+
+
+def compare(
+    source: onnx.ModelProto, load: Callable[..., dict[str, ingot.Model]], step: float
+) -> None:
     models = load(source, variants=[dot4_variants()[0]])
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -165,7 +175,7 @@ def test_a_quantised_network_gives_the_codes_of_onnxruntime(
         (wanted,) = session.run(None, {"x": x})
         assert len(np.unique(wanted)) > 2
         for model in models.values():
-            steps = np.abs(model(x).numpy() - wanted) / 0.0101
+            steps = np.abs(model(x).numpy() - wanted) / step
             assert steps.max() < 1.5
             assert (steps > 0.5).mean() < 0.03
 
@@ -180,23 +190,26 @@ def test_the_report_says_which_quantised_layers_multiply_floats_and_why() -> Non
     wide = Network(np.uint16)
     wide.quantised(0.0213)
     given = wide.x
-    wide.x = wide.op("MatMul", given, wide.weight(4, 6, axis=1))
-    wide.op("MatMul", given, wide.op("Transpose", given, perm=[0, 2, 1]))
-    wide.x = wide.op("Add", wide.op("ReduceSum", wide.x), wide.op("ReduceSum", "v5"))
+    wide.x = wide.op("MatMul", given, wide.weight(4, 4, axis=1))
+    wide.quantised(0.0213)
+    wide.x = wide.op("Conv", wide.x, wide.weight(4, 1, 3, axis=0), group=4)
+    square = wide.op("MatMul", given, wide.op("Transpose", given, perm=[0, 2, 1]))
+    wide.x = wide.op("Add", wide.op("ReduceSum", wide.x), wide.op("ReduceSum", square))
     image = Network(np.uint8)
     image.quantised(0.0213)
     image.x = image.op("ConvTranspose", image.x, image.weight(3, 5, 2, 2, axis=1), strides=[2, 2])
     plain = Network(np.uint8)
     plain.x = plain.op("MatMul", "x", plain.weight(4, 6, axis=1))
-    found = [
-        {why for _, why in ingot.compile(model, variants=["x86-64"]).report.left_in_float}
+    reports = [
+        ingot.compile(model, variants=["x86-64"]).report
         for model in (
-            wide.model(["n", 3, 4], [1, 1, 1]), image.model(["n", 3, 4, 4], ["n", 5, 8, 8]),
+            wide.model(["n", 4, 4], [1, 1, 1]), image.model(["n", 3, 4, 4], ["n", 5, 8, 8]),
             plain.model(["n", 3, 4], ["n", 3, 6]),
         )
     ]  # fmt: skip
+    assert len(reports[0].in_integers) == 1
     wanted = {"its input is quantised to u16", "it multiplies u16 and u16"}
-    assert found == [
+    assert [{why for _, why in report.left_in_float} for report in reports] == [
         wanted,
         {"its input is spread out, and has a zero point"},
         {"its input is not quantised"},

@@ -1,4 +1,4 @@
-"""Tensors that are integers of 8 bits with a scale and a zero point: (codes - zero) * scale.
+"""Tensors that are integers of 8 or 16 bits with a scale and a zero point: (codes - zero) * scale.
 
 However a program spells them: sub and mul on converted codes, in f32 or in i32, with their
 elements moved before or behind that. What multiplies such tensors is `multiply_codes.py`.
@@ -23,12 +23,15 @@ from ingot.compiler.ir.dims import product
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
+    "BYTES",
+    "PAIRS",
     "Dequantised",
     "Refused",
     "as_signed",
     "as_unsigned",
     "dtype_of_codes",
     "extent",
+    "halves",
     "is_dequantised",
     "is_plain",
     "read_rows",
@@ -36,9 +39,15 @@ __all__ = [
     "read_weight",
 ]
 
-_I8, _U8, _I32, _F32 = dtype("i8"), dtype("u8"), dtype("i32"), dtype("f32")
+_I8, _U8, _U16, _I32, _F32 = map(dtype, ("i8", "u8", "u16", "i32", "f32"))
+BYTES, PAIRS = frozenset((_I8, _U8)), frozenset((dtype("i16"), _U16))
+"""The dtypes of codes, of one byte and of two."""
+
 _FLOATS = frozenset(map(dtype, ("bf16", "f16", "f32")))
-_WIDE = _FLOATS | frozenset(map(dtype, ("i16", "i32", "i64")))  # hold codes less zero points
+_WIDE = {  # hold codes less zero points
+    BYTES: _FLOATS | frozenset(map(dtype, ("i16", "i32", "i64"))),
+    PAIRS: frozenset(map(dtype, ("f32", "i32", "i64"))),
+}
 _MOVES = ("broadcast", "reshape", "transpose")
 _MIDDLE = 128
 
@@ -49,18 +58,18 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Dequantised:
-    """(codes - zero) * scale. `codes`: i8 or u8. `zero`: i32, one of the numbers that codes may be,
-    None for 0; `scale`: f32, None for 1. Both have rank 0, or one number per index of the axes that
-    are not summed, in their order."""
+    """(codes - zero) * scale. `codes`: of `BYTES` or `PAIRS`. `zero`: i32, one of the numbers that
+    codes may be, None for 0; `scale`: f32, None for 1. Both have rank 0, or one number per index of
+    the axes that are not summed, in their order."""
 
     codes: Value
     zero: Value | None
     scale: Value | None
 
 
-def is_dequantised(x: Value) -> bool:
-    """Whether the tensor is one, whatever its scale and zero point."""
-    return _parts_of(x) is not None
+def is_dequantised(x: Value, kinds: frozenset[DType] = BYTES) -> bool:
+    """Whether the tensor is one of codes of these dtypes, whatever its scale and zero point."""
+    return _parts_of(x, kinds) is not None
 
 
 def dtype_of_codes(x: Value) -> DType | None:
@@ -79,9 +88,9 @@ def is_plain(x: Value) -> bool:
     return parts is not None and not parts.inner and not parts.outer
 
 
-def read_tensor(x: Value, builder: Builder) -> Dequantised | None:
+def read_tensor(x: Value, builder: Builder, kinds: frozenset[DType] = BYTES) -> Dequantised | None:
     """An activation, with one scale and one zero point; None if it is not quantised."""
-    parts = _parts_of(x)
+    parts = _parts_of(x, kinds)
     if parts is None:
         return None
     zero, scale = (_single(each, builder) for each in (parts.zero, parts.scale))
@@ -89,10 +98,12 @@ def read_tensor(x: Value, builder: Builder) -> Dequantised | None:
     return Dequantised(codes, _converted(zero, _I32, builder), _converted(scale, _F32, builder))
 
 
-def read_rows(x: Value, summed: Sequence[int], builder: Builder) -> Dequantised | None:
+def read_rows(
+    x: Value, summed: Sequence[int], builder: Builder, kinds: frozenset[DType] = BYTES
+) -> Dequantised | None:
     """As `read_tensor`, with scales and zero points that do not change along the axes that are
     summed."""
-    parts = _parts_of(x)
+    parts = _parts_of(x, kinds)
     if parts is None:
         return None
     zero, scale = (
@@ -118,7 +129,7 @@ def read_weight(w: Value, summed: Sequence[int], builder: Builder) -> Dequantise
 
 def extent(x: Dequantised) -> int:
     """The most that a code differs from the zero point."""
-    low, high = _range(x.codes)
+    low, high = map(int, _element(x.codes).limits)
     zero = 0 if x.zero is None else splat_of(x.zero)
     return high - low if zero is None else max(high - int(zero), int(zero) - low)
 
@@ -138,6 +149,33 @@ def as_signed(w: Dequantised, builder: Builder) -> Dequantised:
             signed = builder.constant(numbers.astype(np.int8), _I8)
             return replace(w, codes=signed, zero=None)
     return w if tensor_type(w.codes).dtype is _I8 else _turned(w, -1, builder)
+
+
+def halves(x: Dequantised, builder: Builder) -> tuple[Dequantised, Dequantised]:
+    """The high and the low bytes of codes of two, with zero points of their own and no scale: x is
+    the scale times (256 times the first plus the second)."""
+    element, shape = tensor_type(x.codes).dtype, tensor_type(x.codes).shape
+    codes, zero = builder.value("bitcast", x.codes, dtype=_U16), x.zero
+    if element is not _U16:
+        codes = builder.value("xor", codes, builder.full(1 << 15, _U16, shape))
+        zero = _shifted(zero, 1 << 15, builder)
+    high = builder.value("shift_right_logical", codes, builder.full(8, _U16, shape))
+    parts = (builder.value("convert", each, dtype=_U8) for each in (high, codes))
+    first, second = (
+        Dequantised(part, None if zero is None else _byte_of(zero, place, builder), None)
+        for part, place in zip(parts, (8, 0), strict=True)
+    )
+    return first, second
+
+
+def _byte_of(zero: Value, place: int, builder: Builder) -> Value | None:
+    """Eight bits of a zero point; None if they are 0."""
+    shape, known = tensor_type(zero).shape, splat_of(zero)
+    if known is not None:
+        number = int(known) >> place & 255
+        return builder.full(number, _I32, shape) if number else None
+    high = builder.value("shift_right_logical", zero, builder.full(place, _I32, shape))
+    return builder.value("and", high, builder.full(255, _I32, shape))
 
 
 def _turned(x: Dequantised, sign: int, builder: Builder) -> Dequantised:
@@ -175,7 +213,7 @@ class _Parts:
     outer: list[Op]
 
 
-def _parts_of(x: Value) -> _Parts | None:
+def _parts_of(x: Value, kinds: frozenset[DType] = BYTES) -> _Parts | None:
     x, outer = moved_from(x)
     while (op := defined_by(x, "convert")) and {_element(x), _element(op.operands[0])} <= _FLOATS:
         x, more = moved_from(op.operands[0])
@@ -188,9 +226,9 @@ def _parts_of(x: Value) -> _Parts | None:
         rest, moves = moved_from(rest)
         if moves and scale is not None:
             continue  # the scale would have to be moved back
-        op = defined_by(rest, "sub") if _element(rest) in _WIDE else None
+        op = defined_by(rest, "sub") if _element(rest) in _WIDE[kinds] else None
         source, more = moved_from(rest if op is None else op.operands[0])
-        codes = _codes_of(source)
+        codes = _codes_of(source, kinds)
         if codes is None or (op is not None and more):
             continue
         zero = None if op is None else _integers_of(op.operands[1], codes)
@@ -205,17 +243,12 @@ def _element(x: Value) -> DType:
     return tensor_type(x).dtype
 
 
-def _range(codes: Value) -> tuple[int, int]:
-    """The least and the greatest number that codes may be."""
-    return (-_MIDDLE, _MIDDLE - 1) if _element(codes) is _I8 else (0, 2 * _MIDDLE - 1)
-
-
-def _codes_of(x: Value) -> Value | None:
-    """The 8-bit integers that wider numbers are converted from, or that the value is."""
-    if _element(x) in (_I8, _U8):
+def _codes_of(x: Value, kinds: frozenset[DType]) -> Value | None:
+    """The integers that wider numbers are converted from, or that the value is."""
+    if _element(x) in kinds:
         return x
     op = defined_by(x, "convert")
-    if op is None or _element(x) not in _WIDE or _element(op.operands[0]) not in (_I8, _U8):
+    if op is None or _element(x) not in _WIDE[kinds] or _element(op.operands[0]) not in kinds:
         return None
     return op.operands[0]
 
@@ -224,14 +257,15 @@ def _integers_of(x: Value, codes: Value) -> Value | None:
     """Zero points, or what they are converted from, that are numbers which codes may be."""
     op, source = defined_by(x, "convert"), x
     found = op.operands[0] if op is not None and _element(op.operands[0]).is_integer else x
-    while _element(source) in _WIDE and (op := defined_by(source, "convert", *_MOVES)):
+    wide = _WIDE[BYTES if _element(codes) in BYTES else PAIRS]
+    while _element(source) in wide and (op := defined_by(source, "convert", *_MOVES)):
         source = op.operands[0]
     if _element(source) is _element(codes):
         return found
     literal = literal_of_value(source)
-    if literal is None or _element(source) not in _WIDE:
+    if literal is None or _element(source) not in wide:
         return None
-    low, high = _range(codes)
+    low, high = _element(codes).limits
     numbers = array_of(literal).astype(np.float64)
     fit = (low <= numbers) & (numbers <= high) & (numbers == np.rint(numbers))
     return found if fit.all() else None

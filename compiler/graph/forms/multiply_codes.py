@@ -5,8 +5,9 @@ less `za` times the sums of b, which are known when the program is created, less
 those of a, which most weights do not need. Of two activations both sums are made by the call, and
 ops on codes go before the transposes that split heads, which then need not be done. Kernels
 multiply u8 with i8 (`loop.dot4`), so the activation's codes become u8 and the weight's i8, each
-with its zero point moved along. Rescaling, and all that follows, are element-wise ops, which
-dispatches take in behind the contraction.
+with its zero point moved along. An activation of 16 bits is 256 times its high bytes and its low
+ones, whose sums are made apart and added as floats. Rescaling, and all that follows, are
+element-wise ops, which dispatches take in behind the contraction.
 
 Tables whose rows are looked up stay codes, too, and rows are dequantised. A contraction that stays
 as it is although its weight is quantised is told in the report.
@@ -15,17 +16,21 @@ as it is although its weight is quantised is told in the report.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.dequantised import (
+    BYTES,
+    PAIRS,
     Dequantised,
     Refused,
     as_signed,
     as_unsigned,
     dtype_of_codes,
     extent,
+    halves,
     is_dequantised,
     is_plain,
     read_rows,
@@ -99,7 +104,8 @@ def _multiply(
     x, w = op.operands[1 - sides[0]], op.operands[sides[0]]
     if tensor_type(x).dtype is _U8 and tensor_type(w).dtype is _I8:
         return None  # kernels take it as it is
-    if not is_dequantised(x):
+    kinds = PAIRS if _takes_pairs(op) and is_dequantised(x, PAIRS) else BYTES
+    if not is_dequantised(x, kinds):
         if result is _I32:
             return None
         found = dtype_of_codes(x)
@@ -107,14 +113,24 @@ def _multiply(
             "its input is " + (f"quantised to {found.name}" if found else "not quantised")
         )
     form = _Product(op, sides[0]) if op.name == "dot_general" else _Convolution(op, sides[0])
-    rows = form.read(x, builder)
+    rows = form.read(x, kinds, builder)
+    parts = (rows,) if kinds is BYTES else halves(rows, builder)
     weight = read_weight(w, form.summed, builder)
     if result is not _I32:
-        form.check_sums(extent(rows) * extent(weight))
-    rows, weight = as_unsigned(rows, builder), as_signed(weight, builder)
-    total = form.total(rows, weight, builder)
+        form.check_sums(max(map(extent, parts)) * extent(weight))
+    weight = as_signed(weight, builder)
+    totals = [form.total(as_unsigned(each, builder), weight, builder) for each in parts]
     scale = None if result is _I32 else form.scale(rows.scale, weight.scale, builder)
-    return [_scaled(total, scale, result, builder)]
+    return [_scaled(totals, scale, result, builder)]
+
+
+def _takes_pairs(op: Op) -> bool:
+    """Whether two products of bytes are less than one of floats. Sums of one channel are not."""
+    if op.name == "dot_general":
+        return tensor_type(op.result).dtype.is_float
+    axes, convolution = parse_layout(Convolution.of(op).layout), Convolution.of(op)
+    is_depthwise = tensor_type(op.operands[1]).shape[axes.weight_input] == 1
+    return convolution.dtype.is_float and not (is_depthwise and convolution.groups > 1)
 
 
 def _refuse_codes(op: Op, sides: Sequence[int]) -> None:
@@ -157,7 +173,7 @@ def _multiply_activations(op: Op, symbols: Bounds, builder: Builder) -> Sequence
     scale = None if result.dtype is _I32 else _times(a.scale, b.scale, builder)
     if scale is not None:
         scale = builder.broadcast_to(scale, result.shape)
-    return [_scaled(total, scale, result.dtype, builder)]
+    return [_scaled([total], scale, result.dtype, builder)]
 
 
 def _sums_for_zeros(
@@ -211,11 +227,14 @@ def _sums_along(codes: Value, axes: Sequence[int], builder: Builder) -> Value:
     return builder.value("reduce", wide, axes=tuple(axes), kind="add")
 
 
-def _scaled(total: Value, scale: Value | None, result: DType, builder: Builder) -> Value:
-    """A sum of integers, times a scale, in the result's dtype."""
+def _scaled(totals: Sequence[Value], scale: Value | None, result: DType, builder: Builder) -> Value:
+    """A sum of integers, or those of high and low bytes, times a scale, in the result's dtype."""
     if result is _I32:
-        return total
-    value = builder.value("convert", total, dtype=_F32)
+        return totals[0]
+    value, *low = (builder.value("convert", each, dtype=_F32) for each in totals)
+    for each in low:
+        high = builder.value("mul", value, builder.full(256, _F32, tensor_type(value).shape))
+        value = builder.value("add", high, each)
     if scale is not None:
         value = builder.value("mul", value, scale)
     return value if result is _F32 else builder.value("convert", value, dtype=result)
@@ -291,8 +310,8 @@ class _Form:
         zeros = builder.value("mul", zeros, builder.full(length, _I32, shape))
         return builder.value("sub", sums, zeros)
 
-    def read(self, x: Value, builder: Builder) -> Dequantised:
-        """The other side, which is dequantised."""
+    def read(self, x: Value, kinds: frozenset[DType], builder: Builder) -> Dequantised:
+        """The other side, which is dequantised, of codes of these dtypes."""
         raise NotImplementedError
 
     def sums_of_rows(self, x: Value, w: Value, builder: Builder) -> Value:
@@ -342,8 +361,8 @@ class _Product(_Form):
         first = 0 if side else free
         self.rows = tuple(range(first, first + rows))
 
-    def read(self, x: Value, builder: Builder) -> Dequantised:
-        rows = read_rows(x, self.rows_contract, builder)
+    def read(self, x: Value, kinds: frozenset[DType], builder: Builder) -> Dequantised:
+        rows = read_rows(x, self.rows_contract, builder, kinds)
         assert rows is not None
         return rows
 
@@ -363,8 +382,8 @@ class _Convolution(_Form):
         summed = [axis for axis in range(rank) if axis != self.axes.weight_output]
         super().__init__(op, side, (self.axes.result_feature,), summed)
 
-    def read(self, x: Value, builder: Builder) -> Dequantised:
-        rows = read_tensor(x, builder)
+    def read(self, x: Value, kinds: frozenset[DType], builder: Builder) -> Dequantised:
+        rows = read_tensor(x, builder, kinds)
         assert rows is not None
         return rows
 
@@ -381,8 +400,9 @@ class _Convolution(_Form):
             low[axis], high[axis] = before, after
         zero = builder.value("convert", x.zero, dtype=_U8)
         codes = builder.value("pad", x.codes, zero, low=tuple(low), high=tuple(high))
-        self.attributes = replace(self.attributes, padding=((0, 0),) * len(padding))
-        return super().total(replace(x, codes=codes), w, builder)
+        inner = copy(self)
+        inner.attributes = replace(self.attributes, padding=((0, 0),) * len(padding))
+        return inner.total(replace(x, codes=codes), w, builder)
 
     def sums_of_rows(self, x: Value, w: Value, builder: Builder) -> Value:
         """By a convolution with ones."""

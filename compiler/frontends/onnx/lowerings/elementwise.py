@@ -235,6 +235,8 @@ def _cast(node: Node, x: Value, target: DType) -> Value:
     if target.is_integer and target.bits < 8:
         x = node.convert(x, "i32")
     if target.name.startswith("f8") and node.integer("saturate", 1):
+        if not type_of(x).dtype.is_float or type_of(x).dtype.bits < 16:
+            x = node.convert(x, "f32")  # which holds the greatest one
         greatest = float(finfo(target.numpy).max)
         low, high = (node.fill(bound, like=x) for bound in (-greatest, greatest))
         x = node.op("clamp", low, x, high)

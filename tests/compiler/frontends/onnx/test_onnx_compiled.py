@@ -246,9 +246,14 @@ def test_conversions_between_dtypes() -> None:
     codes = {name: TensorProto.DataType.Value(name) for name in targets}
     for source in ("FLOAT", "INT32", "UINT8", "BOOL"):
         nodes = [Node("Cast", ["x"], [name], to=code) for name, code in codes.items()]
-        pair = _family(nodes, [make_value("x", ["n"], codes[source])])
+        nodes += [
+            Node("Cast", ["x"], ["narrow"], to=TensorProto.FLOAT8E4M3FN),
+            Node("Cast", ["narrow"], ["of_8_bits"], to=TensorProto.FLOAT),
+        ]
+        inputs = [make_value("x", ["n"], codes[source])]
+        pair = Pair(build_model(nodes, inputs, [*targets, "of_8_bits"]))
         dtype = helper.tensor_dtype_to_np_dtype(codes[source])
-        pair.check(x=np.array([0, 1, 2, 100], np.float64).astype(dtype))
+        pair.check(x=np.array([0, 1, 2, 100], np.int64).astype(dtype))
 
 
 def test_powers_of_integers_to_whole_floats_are_whole() -> None:

@@ -10,6 +10,7 @@ __all__ = [
     "LAYER",
     "OF_LAYER",
     "WHOLE",
+    "half_name",
     "kind_of",
     "plain_name",
     "product_name",
@@ -292,6 +293,39 @@ def plain_name(name: str) -> str:
         return name
     rest = name[match.end() :]
     return rest if rest.startswith("lm_head") else f"model.{rest}"
+
+
+_HALVES = {"shared": "token_embd", "lm_head": "output"}
+_HALVES |= {
+    f"{half}.final_layer_norm": f"{half[:3]}.output_norm" for half in ("encoder", "decoder")
+}
+_OF_HALF = re.compile(r"(enc|dec)oder\.block\.(\d+)\.layer\.(\d)\.(.*)")
+_PARTS_OF_HALF = {
+    **{f"SelfAttention.{part}": f"attn_{part}" for part in "qkvo"},
+    "SelfAttention.relative_attention_bias": "attn_rel_b",
+    **{f"EncDecAttention.{part}": f"cross_attn_{part}" for part in "qkvo"},
+    "DenseReluDense.wi": "ffn_up",
+    "DenseReluDense.wi_0": "ffn_gate",
+    "DenseReluDense.wi_1": "ffn_up",
+    "DenseReluDense.wo": "ffn_down",
+}
+_NORMS_OF_HALF = {
+    "enc": ("attn_norm", "ffn_norm"),
+    "dec": ("attn_norm", "cross_attn_norm", "ffn_norm"),
+}
+
+
+def half_name(name: str) -> str:
+    """As `product_name`, of a model with an encoder and a decoder, of a tensor's name without its
+    last part."""
+    match = _OF_HALF.fullmatch(name)
+    if match is None:
+        return _HALVES.get(name, name)
+    half, number, place, part = match.groups()
+    norms = _NORMS_OF_HALF[half]
+    is_norm = part == "layer_norm" and int(place) < len(norms)
+    own = norms[int(place)] if is_norm else _PARTS_OF_HALF.get(part)
+    return name if own is None else f"{half}.blk.{number}.{own}"
 
 
 def product_name(name: str) -> str:

@@ -16,7 +16,7 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, known_dim, minimum
 from ingot.hal.spec import dtype
 
-__all__ = ["Blocks", "Grid", "Line", "Rows", "Tokens", "Turned"]
+__all__ = ["Blocks", "Grid", "Line", "Rows", "Tokens", "Turned", "one_page"]
 
 F32, I32, I64 = dtype("f32"), dtype("i32"), dtype("i64")
 
@@ -198,7 +198,7 @@ class Line(Tokens):
 
     def __init__(self, b: Builder, positions: Value, index: Value, length: int = 0) -> None:
         (count,) = tensor_type(positions).shape
-        super().__init__(b, Grid(b, 1, count), positions, _one_page(b), ring=length > 0)
+        super().__init__(b, Grid(b, 1, count), positions, one_page(b), ring=length > 0)
         self.row = b.value("rem", index, b.constant(length, "i64")) if length else index
 
     def put(self, pages: Value, x: Value) -> tuple[Value, Value]:
@@ -214,7 +214,7 @@ class Turned(Tokens):
 
     def __init__(self, b: Builder, positions: Value, before: Dim, length: int) -> None:
         (count,) = tensor_type(positions).shape
-        super().__init__(b, Grid(b, 1, count), positions, _one_page(b))
+        super().__init__(b, Grid(b, 1, count), positions, one_page(b))
         old = minimum(before, length)
         first = b.number(before - old, I64, (old,))
         order = b.value("add", b.value("iota", dtype=I64, shape=(old,), axis=0), first)
@@ -228,5 +228,6 @@ class Turned(Tokens):
         return super().put(pages, x)[0], seen
 
 
-def _one_page(b: Builder) -> Value:
+def one_page(b: Builder) -> Value:
+    """The table of one sequence that has one page alone."""
     return b.constant(np.zeros((1, 1), np.int32))

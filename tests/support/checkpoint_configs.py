@@ -553,3 +553,18 @@ RANKED: dict[str, tuple[str, Mapping[str, Any], str]] = {
     ),
 }
 """Models that rank texts."""
+
+_T5 = {
+    "model_type": "t5", "d_model": 64, "d_kv": 16, "d_ff": 96, "num_heads": 4, "num_layers": 3,
+    "num_decoder_layers": 2, "vocab_size": 100, "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 20, "decoder_start_token_id": 0,
+}  # fmt: skip
+_FLAN = {**_T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+HALVES: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "t5": ("T5ForConditionalGeneration", _T5),
+    "flan-t5": ("T5ForConditionalGeneration", _FLAN),
+    "mt5": ("MT5ForConditionalGeneration", {**_FLAN, "model_type": "mt5"}),
+    "umt5": ("UMT5ForConditionalGeneration", {**_FLAN, "model_type": "umt5"}),
+    "t5 alone": ("T5EncoderModel", _T5),
+}
+"""Models with an encoder: their class and configuration."""

@@ -224,6 +224,8 @@ _BIASED = {
 
 def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
     """The shapes of all tensors, by name."""
+    if shape.architecture in ("t5", "t5encoder"):
+        return _tensors_of_halves(shape)
     queries, keys = shape.heads * shape.head_length, shape.kv_heads * shape.head_length
     has, width = shape.architecture, shape.width
     layer = {"attn_norm": (width,), "attn_output": (width, queries), "ffn_norm": (width,)}
@@ -347,6 +349,30 @@ def tensors(shape: Shape) -> dict[str, tuple[int, ...]]:
                 result.pop(name, None)
             else:
                 result[name] = dims
+    return result
+
+
+def _tensors_of_halves(shape: Shape) -> dict[str, tuple[int, ...]]:
+    width, inner, feed = shape.width, shape.heads * shape.head_length, (shape.feed, shape.width)
+    result = {"token_embd.weight": (shape.vocabulary, width)}
+    if not shape.tied:
+        result["output.weight"] = (shape.vocabulary, width)
+    layers = {"enc": shape.layers}
+    if shape.architecture == "t5":
+        layers["dec"] = shape.metadata.get("decoder_block_count", shape.layers)
+    for which, count in layers.items():
+        result[f"{which}.output_norm.weight"] = (width,)
+        own = {"attn_norm": (width,), "ffn_norm": (width,), "ffn_up": feed, "ffn_down": feed[::-1]}
+        for kind in ("attn", "cross_attn") if which == "dec" else ("attn",):
+            own |= {f"{kind}_norm": (width,), f"{kind}_o": (width, inner)}
+            own |= {f"{kind}_{part}": (inner, width) for part in "qkv"}
+        if shape.normed:
+            own["ffn_gate"] = feed
+        for number in range(count):
+            result |= {f"{which}.blk.{number}.{part}.weight": dims for part, dims in own.items()}
+            if number == 0 or shape.ahead:
+                name = f"{which}.blk.{number}.attn_rel_b.weight"
+                result[name] = (shape.metadata["attention.relative_buckets_count"], shape.heads)
     return result
 
 

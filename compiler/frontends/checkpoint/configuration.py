@@ -149,6 +149,13 @@ _INNER = (
 """Keys whose product is the length of what a state gives, where there is the first one."""
 _WHOLE_INNER = dict.fromkeys(("mamba", "falcon_mamba"), (("intermediate_size", ""),))
 
+_HALVES = {
+    "attention.key_length": "d_kv",
+    "feed_forward_length": "d_ff",
+    "attention.relative_buckets_count": "relative_attention_num_buckets",
+    "attention.relative_farthest": "relative_attention_max_distance",
+    "decoder_block_count": "num_decoder_layers",
+}
 _SHOWN_ROPE = "rope_parameters."
 _ACTIVATIONS = {
     **dict.fromkeys(("silu", "swish"), "silu"),
@@ -159,6 +166,7 @@ _ACTIVATIONS = {
     "xielu": "xielu",
 }
 """What functions are called."""
+_KNOWN = ", ".join(_ACTIVATIONS)
 _MOST_LAYERS = 1 << 16  # that are made of a list of some
 _FIXED = ("gemma", "gpt_oss")
 _OWN_ACTIVATIONS = {"gelu": ("gelu", "gelu_erf"), "swiglu_oai": ("silu",)}
@@ -236,7 +244,7 @@ _RANKED, _RANKING = 4, "ForSequenceClassification"
 
 def _pooling_of(folder: Checkpoint) -> dict[str, Any]:
     """How tokens become a vector, which sentence-transformers keeps in a folder beside, or that
-    texts have scores; 0 for what is not known."""
+    texts have scores; the text of what is not known."""
     path = Path(folder.path) / "1_Pooling" / "config.json"
     if not path.is_file():
         classes = folder.config.get("architectures")
@@ -253,8 +261,8 @@ def _pooling_of(folder: Checkpoint) -> dict[str, Any]:
     except (DataLoss, NotFound) as error:
         raise CompileError(str(error)) from None
     chosen = [key for key, value in given.items() if key.startswith(_MODE) and value is True]
-    kind = chosen[0].removeprefix(_MODE) if len(chosen) == 1 else ""
-    return {_POOLING: _POOLINGS.get(kind, 0)}
+    kind = ", ".join(each.removeprefix(_MODE) for each in chosen)
+    return {_POOLING: _POOLINGS.get(kind, kind)}
 
 
 def _settle(
@@ -285,6 +293,9 @@ def _settle(
         flat["embedding_multiplier"] = config["hidden_size"] ** 0.5
     if averages_shared(config):
         flat["routed_scaling_factor"] = 0.5
+    if MODEL_TYPES[name].has_halves:
+        is_tied = config.get("tie_word_embeddings") is not False
+        flat.setdefault("scale_decoder_outputs", is_tied)
     if config.get("scale_attn_weights") is False:
         flat["attention_multiplier"] = 1.0
 
@@ -332,6 +343,7 @@ def _names_of(name: str, config: Mapping[str, Any]) -> dict[str, str]:
         names["attention.temperature_scale"] = "attn_scale"
         names["attention.temperature_length"] = "floor_scale"
     names["pooling_type"] = _POOLING
+    names |= _HALVES if MODEL_TYPES[name].has_halves else {}
     if name == "falcon_h1":
         names["logit_scale"] = "lm_head_multiplier"
     if "logits_scaling" in config:
@@ -416,8 +428,31 @@ def _with_alpha(rope: dict[str, Any], length: int) -> None:
         rope |= {"rope_type": "default", "rope_theta": base * alpha ** (length / (length - 2))}
 
 
+def _of_halves(architecture: Architecture, config: Mapping[str, Any], keys: Keys) -> Architecture:
+    """Of models of an encoder, and perhaps a decoder."""
+    given = config.get("feed_forward_proj", "relu")
+    gated, _, activation = given.rpartition("gated-") if isinstance(given, str) else ("", "", "")
+    is_gated = given != activation
+    activation = "gelu_new" if is_gated and activation == "gelu" else activation
+    if gated or activation not in _ACTIVATIONS:
+        keys.problems.append(
+            f"the key 'feed_forward_proj' is {shown(given)}, expected an activation, {_KNOWN}, "
+            "perhaps behind 'gated-'"
+        )
+    classes = config.get("architectures")
+    is_alone = isinstance(classes, list) and str([*classes, ""][0]).endswith("EncoderModel")
+    return replace(
+        architecture,
+        is_gated=is_gated,
+        activation=_ACTIVATIONS.get(activation, "relu"),
+        is_encoder=is_alone or config.get(_POOLING) is not None,
+    )
+
+
 def _architecture(name: str, config: Mapping[str, Any], keys: Keys) -> Architecture:
     architecture = MODEL_TYPES[name]
+    if architecture.has_halves:
+        return _of_halves(architecture, config, keys)
     names = ["hidden_activation", "hidden_act", "activation", "activation_function"]
     names += ["mlp_hidden_act"] if architecture.has_single_parts else []
     given = next((config[key] for key in names if config.get(key)), "silu")

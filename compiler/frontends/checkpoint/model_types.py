@@ -118,6 +118,7 @@ MODEL_TYPES = {
     "vaultgemma": replace(ARCHITECTURES["gemma2"], is_less_one=True),
     "hunyuan_v1_dense": ARCHITECTURES["hunyuan-dense"],
     "hunyuan_v1_moe": ARCHITECTURES["hunyuan-moe"],
+    **dict.fromkeys(("t5", "mt5", "umt5"), ARCHITECTURES["t5"]),
     "gpt_oss": replace(ARCHITECTURES["gpt-oss"], network_norm="ffn_norm", has_paired_gates=True),
 }
 """Models that can be compiled, by their `model_type`; of those that see images too, their
@@ -146,6 +147,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "gpt_bigcode": {"multi_query": True},
     "bloom": {"max_position_embeddings": 2048, "activation_function": "gelu_new"},
     "mpt": {"activation_function": "gelu"},
+    **{name: {"n_positions": 512} for name in ("t5", "umt5")},
+    "mt5": {"n_positions": 512, "scale_decoder_outputs": False},
     **{
         name: {"max_position_embeddings": 1 << 20, "num_attention_heads": 0}
         for name in STATES_ALONE

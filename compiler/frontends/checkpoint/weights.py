@@ -19,7 +19,7 @@ from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import GgufTensor
 from ingot.hal.spec import dtype
-from ingot.hal.tensor_names import BARE, LAYER, OF_LAYER, WHOLE, kind_of, plain_name
+from ingot.hal.tensor_names import BARE, LAYER, OF_LAYER, WHOLE, half_name, kind_of, plain_name
 
 __all__ = ["CheckpointWeights", "Renamed"]
 
@@ -61,6 +61,10 @@ _OTHER_PARTS = ("vision", "visual", "multi_modal_projector", "embed_vision", "au
 """How names of tensors begin that make tokens of images and sounds."""
 
 
+_SHARED = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+"""The table of embeddings again, which both halves of a model have."""
+
+
 class Renamed:
     """The tensors of a folder by the names of GGUF files; what has none keeps its own."""
 
@@ -78,8 +82,13 @@ class Renamed:
         self.tensors: dict[str, GgufTensor] = {}
         self.own: dict[str, str] = {}
         config, has_parts = text_config(folder), "text_config" in folder.config
+        self.has_halves = a.has_halves
         tied = bool(config.get("tie_word_embeddings", self.is_gemma or c.name.startswith("cohere")))
         for name, tensor in tensors.items():
+            if self.has_halves:
+                if name not in _SHARED:
+                    self._add(name, tensor)
+                continue
             plain = plain_name(name)
             is_score = c.head is not None and plain.rpartition(".")[0] in _SCORES
             if c.pooling and plain.startswith(_HEADS) and not is_score:
@@ -90,8 +99,11 @@ class Renamed:
                 continue
             if c.architecture.recurrence and name.startswith("mtp."):  # guesses further tokens
                 continue
-            self.own[self._of(name)] = name
-            self.tensors[self._of(name)] = tensor
+            self._add(name, tensor)
+
+    def _add(self, name: str, tensor: GgufTensor) -> None:
+        self.own[self._of(name)] = name
+        self.tensors[self._of(name)] = tensor
 
     @property
     def title(self) -> str:
@@ -101,6 +113,8 @@ class Renamed:
         """The name in the folder, also of what is missing there."""
         if name in self.own:
             return self.own[name]
+        if self.has_halves:
+            return name
         part, _, last = name.rpartition(".")
         for own, other in self.whole.items():
             if other == part:
@@ -113,6 +127,9 @@ class Renamed:
         return f"model.layers.{number}.{own}.{last}"
 
     def _of(self, name: str) -> str:
+        if self.has_halves:
+            part, _, last = name.rpartition(".")
+            return f"{half_name(part)}.{last}"
         name = plain_name(name)
         if match := OF_LAYER.fullmatch(name):
             number, rest = match.groups()

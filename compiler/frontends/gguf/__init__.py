@@ -25,12 +25,16 @@ from ingot.compiler.frontends.gguf.cache import (
 )
 from ingot.compiler.frontends.gguf.configuration import Configuration, read_configuration
 from ingot.compiler.frontends.gguf.drafted import Drafted
-from ingot.compiler.frontends.gguf.encoder import build_encoder
+from ingot.compiler.frontends.gguf.encoder import WholeTexts, build_encoder
+from ingot.compiler.frontends.gguf.function_builder import FunctionBuilder
+from ingot.compiler.frontends.gguf.halves import DECODER, ENCODER, Source, SourceTokens, half
+from ingot.compiler.frontends.gguf.keys import GREATEST
 from ingot.compiler.frontends.gguf.sampling import OPTION_TYPES, Options, choose
 from ingot.compiler.frontends.gguf.seen import NOWHERE, seen, without
 from ingot.compiler.frontends.gguf.sketch import sketched
 from ingot.compiler.frontends.gguf.transformer import Transformer
 from ingot.compiler.frontends.gguf.weights import Weights
+from ingot.compiler.frontends.spans import Spans
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.control.build_control import while_loop
 from ingot.compiler.ir import Block, Function, Literal, Module, Region, TensorType, Value, Variable
@@ -130,6 +134,8 @@ def build_model(
         configuration = sketched(configuration, weights.file.tensors)
         if not configuration.sketched:
             return Module()
+    if configuration.relative is not None:
+        return _build_halves(weights, configuration, layout, capacity, producer)
     if configuration.pooling:
         _check_encoder(layout, weights)
         module = build_encoder(weights, configuration, capacity, producer)
@@ -149,6 +155,45 @@ def build_model(
     if weights.adapters is not None:
         weights.adapters.check(weights.file.title)
         module.attributes[ADAPTERS] = weights.adapters.attribute(producer)
+    return module
+
+
+def _build_halves(
+    weights: Weights, c: Configuration, layout: Layout, capacity: int, producer: str
+) -> Module:
+    """The module of an encoder, or with a decoder behind. CompileError: as `build_model`."""
+    given = {
+        "verify": layout.verify, "sequences": layout.sequences is not None,
+        "cache_tokens": layout.cache_tokens is not None, "lora": weights.adapters is not None,
+    }  # fmt: skip
+    if wrong := [name for name, is_given in given.items() if is_given]:
+        raise CompileError(
+            f"{weights.file.title} has an encoder (T5): {' and '.join(wrong)} cannot be chosen for "
+            "such models"
+        )
+    if layout.sketch:
+        return Module()
+    read, encoder = half(weights, c, ENCODER)
+    if c.decoder is None:
+        _check_encoder(layout, weights)
+        module = build_encoder(read, encoder, capacity, producer)
+        read.leave(encoder.unused)
+        read.check(c.name, range(0))
+        return module
+    written, decoder = half(weights, c, DECODER)
+    importer = _Importer(written, decoder, capacity, layout.cache, producer)
+    module = importer.run(verify=False)
+    f = FunctionBuilder(module, {"ids": TensorType(_ID, (symbol("s"),))})
+    f.function.symbols["s"] = (1, capacity)
+    (ids,) = f.arguments
+    spans = Spans(f.b, f.b.number(symbol("s"), "i64", (1,)), symbol("s"), symbol("s"))
+    seen = WholeTexts(encoder, f.b, spans)
+    encoded = Transformer(encoder, read, f.b, False).hidden(ids, seen, symbol("s"))
+    assert importer.source is not None
+    importer.source.add_functions(module, written, encoded, f)
+    written.leave([f"blk.{layer}.cross_attn_rel_b.weight" for layer in range(decoder.layers)])
+    for each in (read, written):
+        each.check(c.name, range(0))
     return module
 
 
@@ -180,9 +225,10 @@ def _checked(capacity: int | None, configuration: Configuration) -> int:
             "those of a chunk or chosen ones, which is not supported for longer texts: expected at "
             "most so many"
         )
-    if not 1 <= capacity <= configuration.context:
+    context = GREATEST if configuration.relative is not None else configuration.context
+    if not 1 <= capacity <= context:
         raise CompileError(
-            f"the capacity is {capacity}, but the model has {configuration.context} positions: "
+            f"the capacity is {capacity}, but the model has {context} positions: "
             "expected at least 1 and at most so many"
         )
     return capacity
@@ -199,6 +245,7 @@ class _Importer:
     ) -> None:
         self.weights, self.c, self.capacity = weights, configuration, capacity
         self.positions = 0  # symbols of them
+        self.read: SourceTokens | None = None  # in the function that is built
         self.module = Module(attributes={"producer": producer})
         self.ring = ring_length(configuration, capacity)
         rows = {False: capacity, True: self.ring or capacity}  # by whether a layer has a window
@@ -214,6 +261,8 @@ class _Importer:
             for layer in range(configuration.layers)
             for part, (heads, length) in configuration.cached(layer).items()
         }
+        has_source = configuration.decoder is not None
+        self.source = Source(configuration, capacity, cache) if has_source else None
 
     def run(self, verify: bool) -> Module:
         vocabulary = (self.weights.vocabulary,)
@@ -227,8 +276,10 @@ class _Importer:
         }
         for name, type in variables.items():
             initial = NOWHERE if name == _SEEN else 0
-            literal: Literal = literal_from_numbers([initial], (), type.dtype)
-            self.module.variables[name] = Variable(type, literal)
+            self._add_variable(name, type, initial)
+        self.own = list(variables.items())
+        for name, type in self.source.variables.items() if self.source else ():
+            self._add_variable(name, type, 0)
         self._add_step("prefill", "ids", (symbol("s"),))
         self._add_step("decode", "id", ())
         self._add_generate()
@@ -238,13 +289,16 @@ class _Importer:
             self._add_verify()
         return self.module
 
+    def _add_variable(self, name: str, type: TensorType, initial: int) -> None:
+        literal: Literal = literal_from_numbers([initial], (), type.dtype)
+        self.module.variables[name] = Variable(type, literal)
+
     def _add_step(self, name: str, argument: str, shape: tuple[Dim, ...]) -> None:
         """A function that puts tokens behind those before, and gives the next one's logits."""
         block = Block([TensorType(_ID, shape)])
         builder = Builder(block)
         (ids,) = block.arguments
-        self.weights.open(builder)
-        before = self._load(builder)
+        before = self._open(builder)
         after = self._step(builder, ids if shape else _line(ids, builder), before)
         self._store(after, builder)
         builder.return_(after.logits)
@@ -261,8 +315,7 @@ class _Importer:
         block = Block(list(types.values()))
         builder = Builder(block)
         count, stop, *options = block.arguments
-        self.weights.open(builder)
-        before = self._load(builder)
+        before = self._open(builder)
         room = builder.value("sub", builder.constant(self.capacity, "i64"), before.index)
         count = builder.value(
             "min", count, builder.value("min", room, builder.constant(MOST_TOKENS, "i64"))
@@ -357,8 +410,7 @@ class _Importer:
         block = Block(list(types.values()))
         builder = Builder(block)
         ids, *options = block.arguments
-        self.weights.open(builder)
-        before = self._load(builder)
+        before = self._open(builder)
         after = self._step(builder, ids, before, symbol("s"))
         zero, count = builder.constant(0, "i64"), builder.number(symbol("s"), "i64")
         drafted = Drafted(ids, after.logits, zero, count, before.index, before.logits, after.seen)
@@ -376,6 +428,7 @@ class _Importer:
         (count,) = tensor_type(ids).shape
         at = self._position(builder, before.index, count)
         cache = Cache.of_one(self.c, builder, at, self.ring, before.caches)
+        cache.source = self.read
         is_long = self.capacity > self.c.rope.original
         logits = Transformer(self.c, self.weights, builder, is_long).logits(ids, cache, rows)
         if rows == 1:
@@ -399,10 +452,15 @@ class _Importer:
         builder.append("size", (index,), (), {"symbols": (name,), **limits})
         return Position(index, symbol(name), count)
 
+    def _open(self, builder: Builder) -> _State:
+        """The state where tokens are put behind it, and what they are to see beside."""
+        self.weights.open(builder)
+        self.read = None if self.source is None else self.source.load(builder)
+        return self._load(builder)
+
     def _load(self, builder: Builder) -> _State:
         values = []
-        for name, variable in self.module.variables.items():
-            type = variable.type
+        for name, type in self.own:
             attributes = {"name": name, "dtype": type.dtype, "shape": type.shape}
             value = builder.append("variable.load", (), (), attributes).result
             if name in self.caches:
@@ -416,7 +474,7 @@ class _Importer:
         return _State(index, logits, first, written, rest)
 
     def _store(self, state: _State, builder: Builder) -> None:
-        for name, value in zip(self.module.variables, state.values, strict=True):
+        for (name, _), value in zip(self.own, state.values, strict=True):
             if name in self.caches:
                 value = builder.value("reshape", value, shape=self.caches[name].shape)
             builder.append("variable.store", (value,), (), {"name": name})

@@ -20,6 +20,7 @@ class Architecture:
     has_both: bool = False  # a layer has a state beside attention
     recurrence: str = ""  # of other layers: delta (in turns), kimi, mamba, mamba 1, rwkv 6 or 7
     is_parallel: bool = False  # both read the tokens, by one norm or two, and are added together
+    has_halves: bool = False  # an encoder, and where it is none alone a decoder that reads it
     is_encoder: bool = False  # tokens see all of their text, and become a vector together
     ranked_pooling: str = "first"  # of encoders that rank texts, how tokens become a vector
     head_activation: str = "tanh"  # of what makes a score of that
@@ -110,6 +111,9 @@ _BERT = Architecture(
     is_encoder=True, is_centered=True, norms_sums=True, is_gated=False, activation="gelu_erf",
     still_period=1,
 )  # fmt: skip
+_T5 = Architecture(
+    has_halves=True, is_unscaled=True, is_gated=False, activation="relu", still_period=1
+)
 _GPT = Architecture(is_centered=True, is_gated=False, activation="gelu")
 ARCHITECTURES = {
     "llama": Architecture(is_interleaved=True),
@@ -232,6 +236,8 @@ ARCHITECTURES = {
     "bitnet": Architecture(),
     **dict.fromkeys(("hunyuan-dense", "hunyuan_vl"), Architecture(turns_first=True)),
     "hunyuan-moe": Architecture(turns_first=True),
+    "t5": _T5,
+    "t5encoder": replace(_T5, is_encoder=True),
     "bert": _BERT,
     "nomic-bert": replace(_BERT, is_gated=True, activation="silu", still_period=0),
     "nomic-bert-moe": replace(_BERT, normalizes_shares=False, still_period=0),

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from itertools import accumulate
 
+import numpy as np
+
 from ingot.compiler.frontends.cached_tokens import Line, Tokens, Turned
 from ingot.compiler.frontends.gguf.configuration import Configuration
+from ingot.compiler.frontends.gguf.halves import SourceTokens
+from ingot.compiler.frontends.gguf.pieces import part
+from ingot.compiler.frontends.gguf.relative import RelativeScores
+from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
@@ -14,6 +20,7 @@ from ingot.hal.spec import dtype
 
 __all__ = ["SLACK", "Cache", "Caches", "Position", "ring_length"]
 
+F32 = dtype("f32")
 Caches = list[Value]
 """What is held of each layer in turn (`Configuration.cached`), f32 or f16, [pages, heads, rows of a
 page, length]; of one text they are one page. Behind these the states of layers that have one."""
@@ -56,6 +63,9 @@ class Cache:
         lengths = [len(c.cached(layer)) for layer in range(c.layers)]
         self._first = list(accumulate(lengths, initial=0))  # cache of each layer
         self.seen: dict[int, Value] = {}  # caches with what tokens of this call see
+        self.relative: RelativeScores | None = None
+        self.source: SourceTokens | None = None  # what an encoder has read
+        self.end: Dim = 0  # of one text, with the tokens of this call
         self.positions = full.positions
         """Where the tokens of this call stand in their texts, i64[count]."""
 
@@ -73,7 +83,9 @@ class Cache:
             local = Line(b, positions, at.index, ring)
         else:
             local = Turned(b, positions, at.before, ring)
-        return Cache(c, full, local, caches)
+        cache = Cache(c, full, local, caches)
+        cache.end = at.end
+        return cache
 
     def attend(self, q: Value, k: Value, v: Value, layer: int, sinks: Value | None) -> Value:
         """What tokens with q[count, heads, d] make of what they see, [count, heads * e]: the
@@ -89,9 +101,32 @@ class Cache:
         c, is_local = self.c, self.c.has_window(layer)
         tokens, window = (self.local, c.window) if is_local else (self.full, 0)
         k, v = (self.seen[self._first[source] + place] for place in (0, 1))
+        if self.relative is not None:
+            return self._attend_relatively(q, k, v, self.relative.of(layer))
         return tokens.attend(
             q, k, v, scale=c.scale, window=window, cap=c.attention_cap, sinks=sinks
         )
+
+    def scores(self, weights: Weights) -> RelativeScores:
+        """Those of the tokens of one text by how far they are from those before."""
+        return RelativeScores(self.c, weights, self.positions, self.end)
+
+    def _attend_relatively(self, q: Value, k: Value, v: Value, scores: Value) -> Value:
+        """As `attend_to`, of one text, with something added to scores, f32[heads, count, end]."""
+        assert self.relative is not None
+        b, shape, (count, heads, _) = self.full.b, tensor_type(scores).shape, tensor_type(q).shape
+        distance = self.relative.distances
+        zero = b.full(0, dtype("i64"), tensor_type(distance).shape)
+        is_ahead = b.value("compare", distance, zero, direction="gt")
+        is_ahead = b.value("broadcast", is_ahead, shape=shape, dimensions=(1, 2))
+        mask = b.value("select", is_ahead, b.full(-np.inf, F32, shape), scores)
+        mask = b.value("reshape", mask, shape=(1, *shape))
+        k, v = (b.value("convert", part(x, 2, 0, self.end, b), dtype=F32) for x in (k, v))
+        q = b.value("transpose", q, permutation=(1, 0, 2))
+        q = b.value("reshape", q, shape=(1, *tensor_type(q).shape))
+        y = b.value("attention", q, k, v, mask, scale=self.c.scale)
+        y = b.value("transpose", y, permutation=(0, 2, 1, 3))
+        return b.value("reshape", y, shape=(count, heads * tensor_type(v).shape[3]))
 
     def state(self, layer: int) -> Value:
         """What a layer with a state has made of all tokens before, [heads, key, value]."""

@@ -4,11 +4,13 @@ differently from others. All that is wrong or not supported is listed in one Com
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ingot.compiler.frontends.gguf.architectures import ARCHITECTURES, Architecture
+from ingot.compiler.frontends.gguf.halves_configuration import Decoder, Relative, read_halves
 from ingot.compiler.frontends.gguf.keys import Keys, shown
 from ingot.compiler.frontends.gguf.layer_kinds import (
     TAPS,
@@ -165,7 +167,9 @@ class Configuration:
     swiglu_limit: float  # and the greatest magnitude in front of it
     has_feed_rows: bool  # networks read each token beside the one before it, too
     halving_period: int  # behind each of so many layers numbers are halved; 0: they are not
-    pooling: str  # how tokens become a vector: mean, first or last; none: they have logits
+    relative: Relative | None
+    decoder: Decoder | None  # what reads the results of this model
+    pooling: str  # how tokens become a vector: mean, first or last, or not: tokens; none: logits
     head: Head | None  # of models that rank texts
     is_causal: bool  # tokens see none behind them
     sketched: tuple[int, ...] = ()  # the layers that are built; without any all
@@ -237,8 +241,10 @@ def read_configuration(file: Gguf) -> Configuration:
             f"GGUF file '{file.path}': the architecture is {shown(name)}; those that can be "
             f"compiled are: {', '.join(ARCHITECTURES)} (mistral and mixtral have files of llama)"
         )
-    keys = Keys(file.metadata, name)
-    return read_keys(keys, f"GGUF file '{file.path}'", ARCHITECTURES[name], len(file.tensors))
+    keys, architecture = Keys(file.metadata, name), ARCHITECTURES[name]
+    if architecture.has_halves and "enc.blk.0.ffn_gate.weight" in file.tensors:
+        architecture = replace(architecture, is_gated=True, activation="gelu")
+    return read_keys(keys, f"GGUF file '{file.path}'", architecture, len(file.tensors))
 
 
 def read_keys(
@@ -508,6 +514,11 @@ def _bounds(keys: Keys, architecture: Architecture) -> dict[str, Any]:
     return {"chunk": chunk, "chosen_keys": keys.size("attention.indexer.top_k", 0)}
 
 
+def _unit_heads(keys: Keys, architecture: Architecture, experts: int) -> bool:
+    is_usual = architecture.has_unit_heads and experts != _MOST_EXPERTS
+    return keys.flag("attention.unit_heads", is_usual)
+
+
 def _inputs(keys: Keys) -> dict[str, Any]:
     """The features that a token brings for each layer, and its versions, which these correct."""
     key = "altup.num_inputs"
@@ -535,7 +546,6 @@ def _read(
     feed = max(feeds_of_layers(keys, len(windows)), default=0)
     epsilon = "layer_norm_epsilon" if architecture.is_centered else "layer_norm_rms_epsilon"
     taps = _taps(keys, architecture, any(convolved))
-    has_units = architecture.has_unit_heads and experts != _MOST_EXPERTS
     return Configuration(
         name=keys.prefix,
         architecture=architecture,
@@ -571,6 +581,7 @@ def _read(
         thresholds=numbers_of_layers(keys, "activation_sparsity_scale", len(windows)),
         curves=_curves(keys, architecture, len(windows)),
         **_inputs(keys),
+        **read_halves(keys, architecture, len(windows)),
         has_feed_rows=architecture.is_shifted and keys.size("token_shift_count", 2) == 2,
         **read_pooling(keys, architecture),
         is_causal=keys.flag("attention.causal", not architecture.is_encoder),
@@ -578,5 +589,5 @@ def _read(
         rope=attention.rope,
         local_rope=attention.local_rope,
         **_bounds(keys, architecture),
-        unit_heads=keys.flag("attention.unit_heads", has_units),
+        unit_heads=_unit_heads(keys, architecture, experts),
     )

@@ -4,7 +4,8 @@
 text behind another, and gives a vector for each, f32[texts, n], as it is: its length is not 1.
 Models that rank texts have `rank` instead, of texts of two parts, which gives scores, f32[texts,
 n]; where tokens of the parts differ it also takes `kinds: i32[s]`, 0 or 1.
-`capacity()` says how many tokens a text may have.
+Models that say nothing of vectors of texts have `embed_tokens`, which gives that of each token,
+f32[s, n]. `capacity()` says how many tokens a text may have.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ingot.compiler.frontends.gguf.feed_forward import active
 from ingot.compiler.frontends.gguf.function_builder import FunctionBuilder
 from ingot.compiler.frontends.gguf.pieces import over_rows, part, softmax
 from ingot.compiler.frontends.gguf.pooling import Head
+from ingot.compiler.frontends.gguf.relative import RelativeScores
 from ingot.compiler.frontends.gguf.transformer import Transformer
 from ingot.compiler.frontends.gguf.weights import Weights
 from ingot.compiler.frontends.spans import Spans
@@ -28,7 +30,7 @@ from ingot.compiler.ir.dims import symbol
 from ingot.hal.errors import CompileError
 from ingot.hal.spec import dtype
 
-__all__ = ["build_encoder"]
+__all__ = ["WholeTexts", "build_encoder"]
 
 MOST_TEXTS = 256
 """Of one call."""
@@ -64,17 +66,19 @@ def build_encoder(weights: Weights, c: Configuration, capacity: int, producer: s
     spans = f.spans(counts, total, capacity)
     weights.open(f.b)
     network = Transformer(c, weights, f.b, capacity > c.rope.original)
-    vectors = _pooled(network, _WholeTexts(c, f.b, spans), tokens)
-    if c.head is None:
-        f.end("embed", vectors=_dense(weights, vectors))
+    seen = WholeTexts(c, f.b, spans)
+    if c.pooling == "tokens":
+        f.end("embed_tokens", vectors=network.hidden(tokens[0], seen, total))
+    elif c.head is None:
+        f.end("embed", vectors=_dense(weights, _pooled(network, seen, tokens)))
     else:
-        f.end("rank", scores=_scores(network, vectors, c.head))
+        f.end("rank", scores=_scores(network, _pooled(network, seen, tokens), c.head))
     f = FunctionBuilder(module, {})
     f.end("capacity", tokens=f.b.constant(capacity, "i64"))
     return module
 
 
-def _pooled(network: Transformer, seen: _WholeTexts, tokens: Sequence[Value]) -> Value:
+def _pooled(network: Transformer, seen: WholeTexts, tokens: Sequence[Value]) -> Value:
     """The vectors of texts, f32[texts, width], of `tokens`: their ids, and perhaps their kinds."""
     spans, pooling, (ids, *kinds) = seen.spans, network.c.pooling, tokens
     if pooling == "mean":
@@ -114,39 +118,50 @@ def _mean(x: Value, spans: Spans) -> Value:
     return over_rows("div", sums, b.value("convert", spans.counts, dtype=F32), b)
 
 
-class _WholeTexts(Cache):
+class WholeTexts(Cache):
     """Tokens in the place of a cache: keys and values are those of the call."""
 
     def __init__(self, c: Configuration, b: Builder, spans: Spans) -> None:
         self.c, self.b, self.spans, self.positions = c, b, spans, spans.place
-        self.masks: dict[bool, Value] = {}  # by whether a layer has a window
+        self.masks: dict[object, Value] = {}  # by whether a layer has a window
+        self.relative: RelativeScores | None = None
 
     def attend(self, q: Value, k: Value, v: Value, layer: int, sinks: Value | None) -> Value:
         """What tokens with q[count, heads, d] make of k[count, kv_heads, d] and
         v[count, kv_heads, e] of their texts, [count, heads * e]."""
         b, is_local = self.b, self.c.has_window(layer)
-        if is_local not in self.masks:
-            self.masks[is_local] = self._mask(self.c.window if is_local else 0)
+        added = None if self.relative is None else self.relative.of(layer)
+        if (is_local, added) not in self.masks:
+            self.masks[is_local, added] = self._mask(self.c.window if is_local else 0, added)
         rows = [
             b.value("transpose", self.spans.rows(x), permutation=(0, 2, 1, 3)) for x in (q, k, v)
         ]
         options = {"scale": self.c.scale, "empty": True}
-        y = b.value("attention", *rows, self.masks[is_local], **options)
+        y = b.value("attention", *rows, self.masks[is_local, added], **options)
         y = self.spans.joined(b.value("transpose", y, permutation=(0, 2, 1, 3)))
         count, heads, length = tensor_type(y).shape
         return b.value("reshape", y, shape=(count, heads * length))
 
-    def _mask(self, window: int) -> Value:
+    def scores(self, weights: Weights) -> RelativeScores:
+        """Those of tokens by how far they are from each other."""
+        places = self.b.value("iota", dtype=I64, shape=(self.spans.longest,), axis=0)
+        return RelativeScores(self.c, weights, places, self.spans.longest)
+
+    def _mask(self, window: int, scores: Value | None) -> Value:
         """What scores have added, [texts, heads or 1, queries or 1, longest]: -inf for keys that a
-        token does not see. `window`: positions on both sides together, 0 for all."""
+        token does not see, and `scores` f32[heads, queries, longest]. `window`: positions on both
+        sides together, 0 for all."""
         b, c, spans = self.b, self.c, self.spans
-        is_narrow = not (window or c.slopes or c.is_causal)
+        is_narrow = not (window or c.slopes or c.is_causal or scores is not None)
         queries, heads = 1 if is_narrow else spans.longest, len(c.slopes) or 1
+        heads = heads if scores is None else c.heads
         shape = (spans.texts, heads, queries, spans.longest)
         assert spans.is_token is not None
         seen = b.value("broadcast", spans.is_token, shape=shape, dimensions=(0, 3))
         added = b.full(0.0, F32, shape)
-        if not is_narrow:
+        if scores is not None:
+            added = b.value("broadcast", scores, shape=shape, dimensions=(1, 2, 3))
+        if window or c.slopes or c.is_causal:
             place, key = (b.value("iota", dtype=I64, shape=shape, axis=axis) for axis in (2, 3))
             distance = b.value("sub", place, key)
             if c.is_causal:

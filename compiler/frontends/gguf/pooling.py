@@ -27,9 +27,11 @@ def read_pooling(keys: Keys, architecture: Architecture) -> dict[str, Any]:
     """How tokens become a vector, and what becomes of that; none where they do not."""
     key = "pooling_type"
     given = keys.value(key, None)
-    is_none = given is None or (type(given) is int and given == 0)
-    if is_none and not architecture.is_encoder:
+    is_none = type(given) is int and given == 0
+    if (is_none or given is None) and not architecture.is_encoder:
         return {"pooling": "", "head": None}
+    if is_none or (given is None and architecture.has_halves):
+        return {"pooling": "tokens", "head": None}
     if type(given) is int and given in _POOLINGS:
         return {"pooling": _POOLINGS[given], "head": None}
     if type(given) is int and given == _RANKED:
@@ -38,7 +40,7 @@ def read_pooling(keys: Keys, architecture: Architecture) -> dict[str, Any]:
         return {"pooling": pooling, "head": head}
     found = "missing" if given is None else shown(given)
     keys.problems.append(
-        f"the key '{keys.name_of(key)}' is {found}, expected 1 (the mean of a text's tokens), 2 "
-        "(the first), 3 (the last) or 4 (a score of two texts)"
+        f"the key '{keys.name_of(key)}' is {found}, expected 0 (a vector of each token), 1 (the "
+        "mean of a text's tokens), 2 (the first), 3 (the last) or 4 (a score of two texts)"
     )
     return {"pooling": "", "head": None}

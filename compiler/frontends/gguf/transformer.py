@@ -58,6 +58,8 @@ class Transformer:
         (self.count,) = tensor_type(ids).shape
         self.turns = {local: self._turns(local) for local in self._kinds()}
         self.warmth = self._warmth() if self.c.temperature_scale else None
+        if self.c.relative is not None:
+            cache.relative = cache.scores(self.weights)
         x = self._scaled(self.weights.embedding(ids, self.c.width), self.c.embedding_scale)
         if self.c.architecture.normalizes_embedding:
             x = self._bare_norm(x)
@@ -148,6 +150,8 @@ class Transformer:
             return self.b.value("add", x, y)
         front, before = f"{name}.{architecture.network_norm}", x
         x = self._added(x, y, f"{name}.post_attention_norm", front)
+        if self.c.decoder is not None:
+            x = self.b.value("add", x, self._crossed(x, layer))
         if f"{name}.laurel_l.weight" in self.weights:
             x = self._times(self.b.value("add", x, self._augmented(normed, name)), 0.5**0.5)
         if not self.c.is_parallel:
@@ -362,6 +366,16 @@ class Transformer:
         if gate is not None:
             y = self._product(y, self.b.value("logistic", gate))
         return self.weights.linear(y, f"{name}.attn_output", c.width)
+
+    def _crossed(self, x: Value, layer: int) -> Value:
+        """Attention of x[count, width] to what an encoder has read."""
+        name, heads, source = f"blk.{layer}", self.c.attention[layer], self.cache.source
+        assert source is not None
+        q = self.norm(x, f"{name}.cross_attn_norm")
+        q = self.weights.linear(q, f"{name}.cross_attn_q", self.c.heads * heads.key_length)
+        q = self._reshaped(q, self.count, self.c.heads, heads.key_length)
+        y = source.attend(self.b, q, layer)
+        return self.weights.linear(y, f"{name}.cross_attn_output", self.c.width)
 
     def _projections(self, x: Value, layer: int) -> Sequence[Value]:
         """Queries of all heads, and keys and values where the layer has some of its own."""

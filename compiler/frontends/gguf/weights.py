@@ -86,7 +86,7 @@ class Weights:
         unread = [name for name in self.file.tensors if name not in known]
         unread = [name for name in unread if not name.startswith(left)]
         if unread:
-            shown = ", ".join(f"'{name}'" for name in unread[:_SHOWN])
+            shown = ", ".join(f"'{self.file.name_of(name)}'" for name in unread[:_SHOWN])
             more = ", ..." if len(unread) > _SHOWN else ""
             problems.append(
                 f"{len(unread)} tensors belong to nothing that {architecture} is known to have: "

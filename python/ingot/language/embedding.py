@@ -11,7 +11,7 @@ import numpy as np
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.options import checked_options
 from ingot.language.loading import check_kind, load_language_model
-from ingot.language.whole_texts import rows_of_texts
+from ingot.language.whole_texts import calls_of_texts, rows_of_texts
 
 __all__ = ["EmbeddingModel"]
 
@@ -43,18 +43,30 @@ class EmbeddingModel:
         self.tokenizer, self.model = load_language_model(
             path, {"capacity": capacity}, weights=weights, **options
         )
-        check_kind(path, self.model, "embed")
+        check_kind(path, self.model, "embed", "embed_tokens")
         self.capacity = int(self.model.capacity())
 
     @checked_options(InvalidArgument)
     def embed(self, texts: str | Sequence[str], *, unit: bool = True) -> Any:
         """The vector of a text, f32[n], or of each of several, f32[texts, n]; `unit`: of length
-        1, else as the model gives it. OutOfRange: a text is longer than the model can see."""
+        1, else as the model gives it. Of a model that says nothing of vectors of texts those of
+        all tokens, f32[tokens, n], in a list for several texts. OutOfRange: a text is longer than
+        the model can see."""
         if isinstance(texts, str):
             return self.embed([texts], unit=unit)[0]
         lines = [self.tokenizer.whole(text) for text in texts]
+        if "embed" not in self.model.functions:
+            found: list[Any] = [None] * len(lines)
+            calls = calls_of_texts(self.model, "embed_tokens", [lines], self.capacity)
+            for places, vectors in calls:
+                ends = np.cumsum([len(lines[place]) for place in places])
+                for place, own in zip(places, np.split(vectors, ends[:-1]), strict=True):
+                    found[place] = _of_unit_length(own) if unit else own
+            return found
         vectors = rows_of_texts(self.model, "embed", [lines], self.capacity)
-        if unit:
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors /= np.maximum(lengths, np.finfo(np.float32).tiny)
-        return vectors
+        return _of_unit_length(vectors) if unit else vectors
+
+
+def _of_unit_length(vectors: Any) -> Any:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)

@@ -136,14 +136,15 @@ def _files(path: str | os.PathLike[str]) -> Iterator[str]:
 
 _CLASSES = {
     "generate": ("writes texts", "LanguageModel"),
-    "embed": ("makes vectors of texts", "EmbeddingModel"),
+    **dict.fromkeys(("embed", "embed_tokens"), ("makes vectors of texts", "EmbeddingModel")),
     "rank": ("ranks texts", "Reranker"),
 }
 
 
-def check_kind(path: str | os.PathLike[str], model: Any, wanted: str) -> None:
-    """InvalidArgument: a loaded model lacks the function `wanted`, so another class is for it."""
-    if wanted in model.functions:
+def check_kind(path: str | os.PathLike[str], model: Any, *wanted: str) -> None:
+    """InvalidArgument: a loaded model has none of the functions `wanted`, so another class is for
+    it."""
+    if any(name in model.functions for name in wanted):
         return
     does, name = next(each for kind, each in _CLASSES.items() if kind in model.functions)
     raise InvalidArgument(f"'{path}' is a model that {does}: make an ingot.{name} of it")

@@ -31,7 +31,7 @@ _TOGETHER = 8  # texts at most of a list of prompts at a time
 class LanguageModel:
     """A GGUF file, or a folder with config.json, safetensors files and tokenizer.json, compiled and
     loaded. `model` is the module on its device, `tokenizer` its own, `ids` the tokens that the
-    cache holds.
+    cache holds; of a model with an encoder, which reads prompts, those that it wrote.
 
     `capacity`: how many tokens the cache has room for; others as for `ingot.compile` and
     `ingot.load`. `lora`: adapters as for `ingot.lora`, one or a list, or the rank that there is
@@ -115,7 +115,7 @@ class LanguageModel:
             TYPES.get(name, np.float32)(value)
             for name, value in asdict(Sampling(**sampling)).items()
         ]
-        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        ids = self._begun(prompt)
         self.hold(ids)
         stops = np.array(self.tokenizer.ends, np.int32)
         piece = self.tokenizer.stream()
@@ -131,6 +131,20 @@ class LanguageModel:
                 break
         if text := piece.end():
             yield text
+
+    def _begun(self, prompt: str | Sequence[int]) -> list[int]:
+        """The tokens to go on from: those of the prompt, or where an encoder reads it that with
+        which texts begin."""
+        has_encoder = "encode" in self.model.functions
+        if isinstance(prompt, str):
+            make = self.tokenizer.whole if has_encoder else self.tokenizer.encode
+            prompt = make(prompt)
+        if not has_encoder:
+            return list(prompt)
+        check_prompt(prompt, self.capacity)
+        self.model.encode(np.array(prompt, np.int32))
+        self.ids = []
+        return [int(self.model.start())]
 
     def _alone(self, left: int, stops: Any, chosen: Sequence[Any]) -> Iterator[list[int]]:
         """The next tokens, some at a time; `left` at most."""

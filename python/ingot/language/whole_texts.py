@@ -1,4 +1,4 @@
-"""Many texts in calls of some, to functions that take whole texts and give a row for each."""
+"""Many texts in calls of some, to functions that take whole texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ingot.hal.errors import OutOfRange
 
-__all__ = ["rows_of_texts"]
+__all__ = ["calls_of_texts", "rows_of_texts"]
 
 _TEXTS, _TOKENS = 64, 1024  # of a call: more make it no faster
 
@@ -20,19 +20,27 @@ def rows_of_texts(
     """What the function `name` of a loaded model gives, f32[texts, n]. `tokens`: of each text its
     ids, and what else the function takes of each token. OutOfRange: a text has more than
     `capacity` of them, or none."""
+    (row,) = model.functions[name].signature.results
+    rows = np.zeros((len(tokens[0]), row.shape[1]), np.float32)
+    for places, made in calls_of_texts(model, name, tokens, capacity):
+        rows[places] = made
+    return rows
+
+
+def calls_of_texts(
+    model: Any, name: str, tokens: Sequence[Sequence[Sequence[int]]], capacity: int
+) -> Iterator[tuple[list[int], Any]]:
+    """As `rows_of_texts`, call by call: which texts it is of, and what the function gives."""
     lengths = [len(line) for line in tokens[0]]
     for place, length in enumerate(lengths):
         if not 0 < length <= capacity:
             raise OutOfRange(
                 f"text {place} has {length} tokens, but the model sees 1 to {capacity}: split it"
             )
-    (row,) = model.functions[name].signature.results
-    rows = np.zeros((len(lengths), row.shape[1]), np.float32)
     for places in _calls(lengths):
         counts = np.array([lengths[place] for place in places], np.int64)
         flat = (np.array([x for place in places for x in each[place]], np.int32) for each in tokens)
-        rows[places] = getattr(model, name)(counts, *flat).numpy()
-    return rows
+        yield places, getattr(model, name)(counts, *flat).numpy()
 
 
 def _calls(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -17,7 +17,7 @@ import torch
 import transformers
 
 from tests.support.adapters import write_peft
-from tests.support.checkpoint_configs import ENCODERS, MODELS, RANKED
+from tests.support.checkpoint_configs import ENCODERS, HALVES, MODELS, RANKED
 from tests.support.checkpoints import (
     ADAPTED,
     ENCODED,
@@ -32,6 +32,7 @@ from tests.support.checkpoints import (
     weights_of,
     write_folder,
 )
+from tests.support.halves import SOURCE, TARGET
 
 
 def _described(name: str, folder: Any) -> tuple[str, Any]:
@@ -89,6 +90,28 @@ def _encoded(name: str, folder: Any) -> tuple[str, Any]:
     return json.dumps({"config": written, "shapes": shapes}), np.array(vectors)
 
 
+def _halves(name: str, folder: Any) -> tuple[str, Any]:
+    kind, options = HALVES[name]
+    made = getattr(transformers, kind)(transformers.AutoConfig.for_model(**options))
+    made.save_pretrained(folder)
+    from safetensors.numpy import load_file
+
+    shapes = {
+        key: list(each.shape) for key, each in load_file(folder / "model.safetensors").items()
+    }
+    written = json.loads((folder / "config.json").read_text())
+    write_folder(folder, written, weights_of(name, shapes))
+    model = getattr(transformers, kind).from_pretrained(folder, dtype=torch.float32).eval()
+    ids = {"input_ids": torch.tensor(SOURCE[None].astype(np.int64))}
+    with torch.no_grad():
+        if "Encoder" in kind:
+            result = model(**ids).last_hidden_state[0].numpy()
+        else:
+            ids["decoder_input_ids"] = torch.tensor(TARGET[None].astype(np.int64))
+            result = model(**ids).logits[0, [4, 8]].numpy()
+    return json.dumps({"config": written, "shapes": shapes}), result
+
+
 def _adapted(name: str, folder: Any) -> Any:
     from peft import PeftModel
 
@@ -120,6 +143,9 @@ def main() -> None:
     for name in [*ENCODERS, *RANKED]:
         with tempfile.TemporaryDirectory() as folder:
             encoded[f"{name}.json"], encoded[name] = _encoded(name, Path(folder))
+    for name in HALVES:
+        with tempfile.TemporaryDirectory() as folder:
+            encoded[f"{name}.json"], encoded[name] = _halves(name, Path(folder))
     np.savez_compressed(ENCODED, **encoded)
     with np.load(EXPECTED) as before:
         found = {name: before[name] for name in before if name.removesuffix(".json") in MODELS}

@@ -75,7 +75,7 @@ def test_older_folders_are_read(tmp_path: Path) -> None:
 
 def test_the_way_to_a_vector_must_be_known(tmp_path: Path) -> None:
     _write(tmp_path, "bert")
-    for mode, found in ((None, "missing"), ("pooling_mode_max", "0")):
+    for mode, found in ((None, "missing"), ("pooling_mode_max", "'max'")):
         if mode is not None:
             write_pooling(tmp_path, mode)
         with pytest.raises(ingot.CompileError, match=f"1_Pooling/config.json' is {found}, expec"):

@@ -22,6 +22,7 @@ import tokenizers
 from ingot.language.tokenizer import _SPLITS
 from tests.support.cut_texts import CUT, PIECES, UNMERGED, texts_to_cut
 from tests.support.encoders import ENCODER_KEYS, ENCODERS, vectors_of_llama_cpp
+from tests.support.halves import HALVES, logits_of_llama_cpp
 from tests.support.language import IDS, KEYS, PEER_SHAPES, write_model
 from tests.support.language_shapes import Shape
 
@@ -141,6 +142,9 @@ def main() -> None:
         for name, shape in ENCODERS.items():
             write_model(path, shape, tokenizer=ENCODER_KEYS)
             vectors[name] = vectors_of_llama_cpp(path)
+        for name, shape in HALVES.items():
+            write_model(path, shape, tokenizer=KEYS)
+            vectors[name] = logits_of_llama_cpp(path)
         np.savez(expected.parent / "encoders.npz", **vectors)
     np.savez(expected, **found)
 

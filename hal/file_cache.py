@@ -3,8 +3,8 @@
 The folder is `$INGOT_CACHE`, else `ingot` in the XDG cache folder. It is private (0700);
 files appear by rename, so readers never see half of one; an entry carries the hash of its key and
 content, files that are mapped have an entry with how they begin, and what does not match is
-ignored. Where nothing can be written, nothing is cached and nothing fails. What the OpenCL driver
-keeps is in the same folder.
+ignored. Trimming also removes what processes that were ended have not finished. Where nothing can
+be written, nothing is cached and nothing fails. What the OpenCL driver keeps is in the same folder.
 """
 
 from __future__ import annotations
@@ -19,12 +19,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Cache", "CachedFile", "default_cache"]
+__all__ = ["WEIGHTS", "Cache", "CachedFile", "default_cache"]
+
+WEIGHTS = "weights-"
+"""How names of packed weights begin: files of gigabytes, with a limit of their own."""
 
 _DIGEST_LENGTH = 32
 _HEAD_LENGTH = 4096
 _ENTRY = "entry-"  # files that begin with a hash; others have checks of their own
-_OURS = re.compile(r"(entry-|opencl-|weights-)?[0-9a-f]{64}|\.new-\w+")
+_FINISHED = re.compile(rf"(entry-|opencl-|{WEIGHTS})?[0-9a-f]{{64}}")
+_UNFINISHED = re.compile(r"\.new-\w+|opencl-[0-9a-f]{64}\.\w{6}|\.[0-9a-f]{16}\.ingot")
+"""Of `Cache._put`, of C and of `write_whole`."""
+_LONGEST_WRITE = 3600.0
+"""Seconds behind the last change of a file after which nobody is writing it any more."""
 
 
 class CachedFile(NamedTuple):
@@ -104,16 +111,22 @@ class Cache:
             return found
         with suppress(OSError):  # the folder is gone
             for path in self.folder.iterdir():
-                if _OURS.fullmatch(path.name):
-                    with suppress(OSError):  # another process removed it
-                        status = path.stat()
-                        used = max(status.st_atime, status.st_mtime)
+                is_finished = _FINISHED.fullmatch(path.name)
+                if not is_finished and not _UNFINISHED.fullmatch(path.name):
+                    continue
+                with suppress(OSError):  # another process removed it
+                    status = path.stat()
+                    used = max(status.st_atime, status.st_mtime)
+                    if is_finished or time.time() - status.st_mtime > _LONGEST_WRITE:
                         found.append(CachedFile(path, status.st_size, used))
         return sorted(found, key=lambda file: file.used)
 
-    def trim(self, length: int) -> None:
-        """Remove what was not used for longest, until the rest has at most `length` bytes."""
-        files = self.files()
+    def trim(self, length: int, *, weights: bool | None = None) -> None:
+        """Remove what was not used for longest, until the rest has at most `length` bytes: of
+        packed weights, of all but them, or (None) of everything."""
+        files = [
+            file for file in self.files() if weights in (None, file.path.name.startswith(WEIGHTS))
+        ]
         rest = sum(file.length for file in files)
         for file in files:
             if rest <= length:

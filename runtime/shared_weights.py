@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from ingot.hal.device import Device
 from ingot.hal.errors import DataLoss, Error, InvalidArgument, NotFound
-from ingot.hal.file_cache import Cache, default_cache
+from ingot.hal.file_cache import WEIGHTS, Cache, default_cache
 from ingot.hal.file_kind import HEAD_LENGTH
 from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.whole_file import open_regular, write_whole
@@ -26,9 +26,8 @@ from ingot.runtime.tensors import bits_of_parameter
 
 __all__ = ["digest_of", "facts_of", "load_shared"]
 
-_PREFIX = "weights-"
 _MOST = 32 << 30
-"""Bytes of the files together; what was not used for longest goes first."""
+"""Bytes of the files together, unless the last one has more; what was not used for longest goes."""
 
 Make = Callable[[Any], Program]
 
@@ -44,7 +43,7 @@ def load_shared(
     if cache.folder is None:
         return make(parameters)
     times = times_of(sources)
-    name = _PREFIX + _key(source, device, sources, scope, cache)
+    name = WEIGHTS + _key(source, device, sources, scope, cache)
     found = cache.file(name)
     if found is None:
         with _alone(cache.folder):
@@ -55,13 +54,16 @@ def load_shared(
                     return program
                 try:
                     write_whole(cache.folder / name, lambda file: program.save_weights(file, scope))
-                except NotFound:  # there is no such scope
-                    raise
+                except NotFound:
+                    if cache.folder.is_dir():  # there is no such scope
+                        raise
+                    return program
                 except (Error, OSError):  # the disk is full
                     return program
                 found = cache.folder / name
                 cache.bind(name)
-                _trim(cache)
+                with suppress(OSError):  # another process has removed it
+                    cache.trim(max(_MOST, found.stat().st_size), weights=True)
     try:
         return make(Sources(((None, found), *sources)))
     except (DataLoss, InvalidArgument, NotFound):  # NotFound: another process has just removed it
@@ -135,26 +137,17 @@ def _of_file(path: Path, cache: Cache) -> bytes:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While no other process is here, where the system knows locks."""
+    """While no other process is here, where the system, and the folder's, know locks."""
     try:
         import fcntl
     except ImportError:
         yield
         return
-    lock = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
-
-
-def _trim(cache: Cache) -> None:
-    files = [file for file in cache.files() if file.path.name.startswith(_PREFIX)]
-    rest = sum(file.length for file in files)
-    for file in files[:-1]:
-        if rest <= _MOST:
-            return
+    with ExitStack() as stack:
         with suppress(OSError):
-            file.path.unlink()
-        rest -= file.length
+            lock = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # not by closing alone: a process that forks meanwhile has it open, too
+            stack.callback(fcntl.flock, lock, fcntl.LOCK_UN)
+        yield

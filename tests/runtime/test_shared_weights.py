@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +20,7 @@ from safetensors.numpy import save, save_file
 import ingot
 from ingot.hal.file_cache import Cache
 from ingot.runtime import parameters, shared_weights
+from ingot.runtime.program import Program
 from tests.support.parameters import (
     B,
     W,
@@ -182,6 +186,47 @@ def test_what_other_processes_do_with_a_shared_file_does_no_harm(
         np.testing.assert_array_equal(model(X), expected())
         assert packed_in(cache) == [file] * is_there
     assert uses == [file]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork")
+def test_a_process_that_is_forked_meanwhile_does_not_keep_others_waiting(tmp_path: Path) -> None:
+    import fcntl
+
+    with shared_weights._alone(tmp_path):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+    try:
+        lock = os.open(tmp_path, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(lock)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_weights_load_where_there_are_no_locks_and_where_the_folder_goes(
+    path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    weights = {"w": W, "b": B}
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", fail)
+        model = ingot.load(path, parameters=weights, share_weights=True)
+    np.testing.assert_array_equal(model(X), expected())
+    assert len(packed_in(cache)) == 1
+
+    def save(program: Any, *_: object) -> None:
+        shutil.rmtree(cache)
+
+    packed_in(cache)[0].unlink()
+    monkeypatch.setattr(Program, "save_weights", save)
+    model = ingot.load(path, parameters=weights, share_weights=True)
+    np.testing.assert_array_equal(model(X), expected())
 
 
 def test_what_cannot_be_shared_is_told(path: Path, cache: Path) -> None:

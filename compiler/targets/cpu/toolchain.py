@@ -71,7 +71,7 @@ __all__ = [
 GROUP_LENGTH = 100_000
 """Characters of kernel text per file, about half a second of compiling. A file costs 35 ms more."""
 
-GREATEST_CACHE = 1 << 30  # bytes; what was not used for longest goes
+GREATEST_CACHE = 1 << 30  # bytes beside weights; what was not used for longest goes
 _NAME = "ingot_name_of_kernel"
 _QUERY = "ingot_executable_query"
 _CHECKED = '#include "kernel_misfit.h"\n'
@@ -214,7 +214,7 @@ class Build:
             self._printed.clear()
             self._kinds.clear()
             if any(job.cached is None for job in jobs):
-                self.cache.trim(GREATEST_CACHE)
+                self.cache.trim(GREATEST_CACHE, weights=False)
             return objects
 
         return finish

@@ -27,7 +27,7 @@ from ingot.compiler.targets.cpu.c_printer import PrintedKernel
 from ingot.compiler.targets.cpu.variants import PLATFORMS, VARIANTS
 from ingot.compiler.targets.opencl import object as opencl_object
 from ingot.hal.errors import CompileError, InvalidArgument
-from ingot.hal.file_cache import Cache, default_cache
+from ingot.hal.file_cache import Cache
 from ingot.hal.header import INCLUDE_FOLDER
 from ingot.hal.spec import dtype
 from tests.support.entries import entry, kernels
@@ -319,58 +319,6 @@ def test_a_folder_that_is_full_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "write_text", fail)
     with pytest.raises(CompileError, match="No space left on device; make room"):
         toolchain.build_executable({VARIANTS["x86-64-v3"]: kernels()}, Cache(None))
-
-
-def test_what_was_not_used_for_longest_leaves_the_cache(tmp_path: Path) -> None:
-    cache = Cache(tmp_path)
-    keys = [f"{place:064x}" for place in range(4)]
-    for place, key in enumerate(keys):
-        cache.write(key, bytes(100))
-        os.utime(tmp_path / f"entry-{key}", (place, place))
-    (tmp_path / "notes.txt").write_text("not ours")
-    assert cache.read(keys[0]) == bytes(100)  # which makes it the newest
-    names = [f"entry-{key}" for key in keys]
-    assert [file.path.name for file in cache.files()] == [*names[1:], names[0]]
-    cache.trim(2 * (100 + 32))
-    assert [file.path.name for file in cache.files()] == [names[3], names[0]]
-    cache.trim(0)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-    assert Cache(None).files() == Cache(tmp_path / "gone").files() == []
-
-
-def test_entries_that_are_damaged_or_are_those_of_others_are_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache, keys = Cache(tmp_path), ["a" * 64, "b" * 64]
-    for key in keys:
-        cache.write(key, key.encode())
-    one, two = (tmp_path / f"entry-{key}" for key in keys)
-    data = one.read_bytes()
-    for other in (two.read_bytes(), data[:-1], data + b"a", b""):
-        one.write_bytes(other)
-        assert cache.read(keys[0]) is None
-    one.write_bytes(data)
-    assert cache.read(keys[0]) == keys[0].encode()
-
-    def fail(path: Path) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(Path, "read_bytes", fail)  # as of a file with a hole
-    assert cache.read(keys[0]) is None
-
-
-def test_cache_folder_is_private_and_may_be_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "new"))
-    folder = default_cache().folder
-    assert folder is not None
-    assert folder.stat().st_mode & 0o777 == 0o700
-    folder.chmod(0o777)
-    assert default_cache().folder is None
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("INGOT_CACHE", str(tmp_path / "file" / "below"))
-    assert default_cache().folder is None
 
 
 def test_variants_are_chosen_by_name() -> None:

@@ -221,10 +221,10 @@ def test_a_function_must_not_use_the_model_that_calls_it(single: ingot.Module) -
 def test_submitted_calls_have_natives_too(single: ingot.Module) -> None:
     functions: list[Any] = [lambda x: (x, x)]
     model = ingot.load(single, natives={"acme.f": lambda x: functions[0](x)})
-    np.testing.assert_array_equal(model.submit(X).result(timeout=20)[1].numpy(), 2 * X)
+    np.testing.assert_array_equal(model.submit(X).result(timeout=600)[1].numpy(), 2 * X)
     functions[0] = raises
     with pytest.raises(OwnError, match="no luck"):
-        model.submit(X).result(timeout=20)
+        model.submit(X).result(timeout=600)
 
     def call_again(x: Array) -> tuple[Array, Array]:
         with pytest.raises(ingot.FailedPrecondition, match="a native function cannot wait for"):
@@ -232,15 +232,17 @@ def test_submitted_calls_have_natives_too(single: ingot.Module) -> None:
         return x, x
 
     functions[0] = call_again
-    np.testing.assert_array_equal(model.submit(X).result(timeout=20)[1].numpy(), 2 * X)
+    np.testing.assert_array_equal(model.submit(X).result(timeout=600)[1].numpy(), 2 * X)
 
 
 @on_every_device
 def test_calls_end_when_a_function_returns_too_late(single: ingot.Module, device: str) -> None:
     stopped: list[bool] = []
+    begun = threading.Event()
 
     def wait(x: Array) -> tuple[Array, Array]:
-        end = time.monotonic() + 20
+        begun.set()
+        end = time.monotonic() + 600
         while not ingot.should_stop() and time.monotonic() < end:
             time.sleep(0.001)
         stopped.append(ingot.should_stop())
@@ -249,18 +251,20 @@ def test_calls_end_when_a_function_returns_too_late(single: ingot.Module, device
     model = ingot.load(single, device=device, natives={"acme.f": wait})
     with pytest.raises(ingot.DeadlineExceeded, match=r"native function 'acme\.f'"):
         model.call(X, timeout=0.05)
-    canceller = threading.Timer(0.05, model.cancel)
+    begun.clear()
+    canceller = threading.Thread(target=lambda: begun.wait() and model.cancel())
     canceller.start()
     with pytest.raises(ingot.Cancelled, match=r"native function 'acme\.f'"):
         model(X)
     canceller.join()
-    assert stopped == [True, True]
+    assert stopped  # the call that is out of time may not have come to the function
+    assert all(stopped)
     with pytest.raises(ingot.FailedPrecondition, match="inside of a call"):
         ingot.should_stop()
 
 
 def test_threads_call_at_the_same_time(single: ingot.Module) -> None:
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=600)
 
     def meet(x: Array) -> tuple[Array, Array]:
         meeting.wait()  # only both together come through

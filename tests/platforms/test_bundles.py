@@ -56,7 +56,7 @@ def _make(folder: Path, *options: str) -> None:
 
 
 def _results(*command: str | Path) -> Array:
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     words = (done.stdout + done.stderr).split()[1:]  # semihosting is on the standard error
     return np.array([int(each, 16) for each in words], np.uint32).view(np.float32)

@@ -66,7 +66,7 @@ def _run(machine: Machine, program: Path, *arguments: str, prefix: str) -> str:
         env={**os.environ, "WINEPREFIX": prefix, "WINEDEBUG": "-all"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout

@@ -158,7 +158,7 @@ def test_in_node(package: Path, modules: Path) -> None:
         env={**os.environ, "INGOT_PACKAGE": str(package), "INGOT_MODULES": str(modules)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 

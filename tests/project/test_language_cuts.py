@@ -89,7 +89,7 @@ def test_digits_by_threes_from_behind_take_time_by_their_count(
         letters = draw.choice(("0123456789", "12\u0661\xbd\u2167 a_\u0301,."))
         text = "".join(draw.choices(letters, k=draw.randrange(16))) + draw.choice(("", "a", "\n"))
         assert _cut(_SPLITS[name], text) == _cut(plain, text), text
-    begin = time.perf_counter()
+    begin = time.process_time()
     for end in ("", "a"):
         _cut(_SPLITS[name], "\u0661" * 30_000 + end)
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10

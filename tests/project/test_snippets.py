@@ -177,7 +177,7 @@ def test_python_and_shell_run(page: Path, folder: Path, capfd: pytest.CaptureFix
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=300,
+                timeout=1200,
             )
             assert done.returncode == 0, f"{snippet.text}\n{done.stdout}\n{done.stderr}"
 

@@ -30,7 +30,7 @@ from tests.support.onnx_sequences import Node, sequence
 
 ROOT = Path(__file__).parents[2]
 ENDLESS = 1 << 40  # steps: an hour
-SOON = 20.0  # seconds; on a machine that has little else to do it takes some milliseconds
+SOON = 600.0  # seconds; milliseconds, unless the machine has much else to do: less than for ever
 LITTLE = 2.0  # seconds of processor time, which do not depend on what else the machine does
 
 
@@ -38,24 +38,42 @@ LITTLE = 2.0  # seconds of processor time, which do not depend on what else the 
 def soon(
     action: Callable[[], object], delay: float = 0.05, within: float = LITTLE
 ) -> Iterator[None]:
-    """Does it in another thread after some time, and asks that the block computes little more."""
+    """Does it in another thread after some time, again as long as it gives False, and asks that the
+    block computes little more. What a signal raises may come before the block."""
     at: list[float] = []
+    has_ended = threading.Event()
 
     def act() -> None:
         time.sleep(delay)
-        at.append(time.process_time())
-        action()
+        while not has_ended.wait(0.001):
+            at.append(time.process_time())
+            if action() is not False:
+                return
 
     thread = threading.Thread(target=act)
     thread.start()
-    yield
-    assert at, "the block ended by itself"
-    assert time.process_time() - at[0] < within
-    thread.join()
+    try:
+        yield
+    finally:
+        taken = time.process_time()
+        has_ended.set()
+        thread.join()
+        assert at, "the block ended by itself"
+        assert taken - at[-1] < within
 
 
 def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
+
+
+def is_in_call(model: ingot.Model) -> bool:
+    """Whether a signal's handler runs inside of a call of count_module, which refuses another; a
+    signal may come before it."""
+    try:
+        model.count(1)
+    except ingot.FailedPrecondition as error:
+        return "is in a call" in str(error)
+    return False
 
 
 @contextmanager
@@ -99,20 +117,19 @@ def long() -> tuple[ingot.Model, np.ndarray]:
 
 
 def test_control_c_ends_a_call(model: ingot.Model) -> None:
-    with soon(interrupt), pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), soon(interrupt):
         model.count(ENDLESS)
     assert model.count(3) is None
 
 
 def test_any_handler_may_run_and_raise(model: ingot.Model) -> None:
-    heard: list[int] = []
+    heard: list[bool] = []
 
-    def hear(number: int, _frame: object) -> None:
-        heard.append(number)
-        with pytest.raises(ingot.FailedPrecondition, match="is in a call"):
-            model.count(1)
-        if len(heard) == 3:
+    def hear(_number: int, _frame: object) -> None:
+        heard.append(is_in_call(model))
+        if sum(heard) == 3:
             raise TimeoutError("enough")
+        assert len(heard) < 500
 
     saved = signal.signal(signal.SIGALRM, hear)
     signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
@@ -122,15 +139,18 @@ def test_any_handler_may_run_and_raise(model: ingot.Model) -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, saved)
-    assert heard == [signal.SIGALRM] * 3
+    assert sum(heard) == 3
 
 
 def test_a_handler_may_close_the_model() -> None:
     model = ingot.load(count_module())
 
     def close(_number: int, _frame: object) -> None:
-        model.close()
-        model.cancel()
+        if is_in_call(model):
+            model.close()
+            model.cancel()
+        else:
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
 
     saved = signal.signal(signal.SIGALRM, close)
     signal.setitimer(signal.ITIMER_REAL, 0.02)
@@ -154,7 +174,7 @@ def test_a_call_of_another_thread_is_not_interrupted(model: ingot.Model) -> None
 
     thread = threading.Thread(target=call)
     thread.start()
-    with soon(interrupt), pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), soon(interrupt):
         threading.Event().wait()
     assert thread.is_alive()
     while not model.cancel():
@@ -166,21 +186,21 @@ def test_a_call_of_another_thread_is_not_interrupted(model: ingot.Model) -> None
 def test_cancel_ends_the_call_that_runs_and_no_other(model: ingot.Model) -> None:
     assert model.cancel() is False
     assert model.count(3) is None
-    with soon(model.cancel), pytest.raises(ingot.Cancelled, match="the call was cancelled"):
+    with pytest.raises(ingot.Cancelled, match="the call was cancelled"), soon(model.cancel):
         model.count(ENDLESS)
     assert model.count(3) is None
 
 
 def test_kernels_end_between_two_workgroups(long: tuple[ingot.Model, np.ndarray]) -> None:
     model, x = long
-    with soon(interrupt), pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), soon(interrupt):
         model(x)
-    with soon(model.cancel), pytest.raises(ingot.Cancelled, match=r".: the call was cancelled"):
+    with pytest.raises(ingot.Cancelled, match=r".: the call was cancelled"), soon(model.cancel):
         model(x)
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(ingot.DeadlineExceeded, match="longer than its timeout"):
         model.call(x, timeout=0.05)
-    assert time.monotonic() - begin < SOON
+    assert time.process_time() - begin < LITTLE
     np.testing.assert_allclose(model(x[:2, :]), np.ones((2, 2)))
 
 
@@ -214,12 +234,14 @@ def test_a_workgroup_ends_in_the_middle(function: str, threads: int) -> None:
     shape = (LONG_LENGTH,) if threads == 1 else (2, LONG_LENGTH // 2)
     x = np.random.default_rng(0).standard_normal(shape, np.float32)
     call = getattr(model, function)
-    with soon(interrupt, within=AT_ONCE), pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), soon(interrupt, within=AT_ONCE):
         call(x)
-    with soon(model.cancel, within=AT_ONCE), pytest.raises(ingot.Cancelled):
+    with pytest.raises(ingot.Cancelled), soon(model.cancel, within=AT_ONCE):
         call(x)
-    with soon(lambda: None, within=AT_ONCE), pytest.raises(ingot.DeadlineExceeded):
+    begin = time.process_time()
+    with pytest.raises(ingot.DeadlineExceeded):
         call.call(x, timeout=0.05)
+    assert time.process_time() - begin < threads * 0.05 + AT_ONCE
     few = x[..., :1000].copy()
     np.testing.assert_array_equal(call(few), np.sort(few))
 
@@ -270,7 +292,7 @@ def test_load_has_a_timeout_and_hears_control_c() -> None:
             match=r"timeout is .*, (but must be seconds above 0|expected a number)",
         ):
             ingot.load(module, timeout=timeout)  # type: ignore[arg-type]
-    with soon(interrupt, 0.01), pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), soon(interrupt, 0.01):
         ingot.load(module)
 
 
@@ -337,7 +359,9 @@ def test_a_trace_that_cannot_start_is_not_kept(model: ingot.Model) -> None:
 
 def run_python(program: str, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error::RuntimeWarning", "-c", textwrap.dedent(program)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, **options)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=SOON, cwd=ROOT, **options
+    )
 
 
 @pytest.mark.slow
@@ -374,7 +398,7 @@ def test_the_child_of_a_fork_during_calls_works() -> None:
                 assert (idle(x).numpy() == 1).all()
                 assert (ingot.load(data)(x).numpy() == 1).all()
                 os._exit(code)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 300
             while (result := os.waitpid(child, os.WNOHANG))[0] == 0:
                 if time.monotonic() > deadline:
                     os.kill(child, 9)
@@ -396,8 +420,12 @@ def test_a_handler_may_fork_the_process_inside_a_call() -> None:
         model = ingot.load(count_module())
         children = []
         def fork(*_):
-            children.append(os.fork())
-            model.cancel()
+            try:
+                model.count(1)
+                signal.setitimer(signal.ITIMER_REAL, 0.02)  # the call has not begun
+            except ingot.FailedPrecondition:
+                children.append(os.fork())
+                model.cancel()
         signal.signal(signal.SIGALRM, fork)
         signal.setitimer(signal.ITIMER_REAL, 0.02)
         try:
@@ -527,9 +555,9 @@ def test_results_that_a_signal_left_behind_are_freed() -> None:
             for _ in range(5): model(x)
         signal.signal(signal.SIGALRM, hear)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        end = time.monotonic() + 20
+        end = time.process_time() + 20
         signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.00071)
-        while interrupts < 600 and time.monotonic() < end:
+        while interrupts < 600 and time.process_time() < end:
             try:
                 try:
                     armed = True
@@ -588,6 +616,6 @@ def test_a_signal_anywhere_frees_the_arrays_of_a_sequence_once(tmp_path: Path) -
     model = build_model([Node("Identity", ["xs"], ["ys"])], [sequence("xs")], ["ys"], opset=18)
     ingot.compile(model, variants=[best_variant()]).save(tmp_path / "lists.ingot")
     command = [sys.executable, "-c", LISTS, str(tmp_path / "lists.ingot")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SOON)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 4_000_000  # the calls have made arrays of 140 MB and more

@@ -25,7 +25,7 @@ from tests.support.assembler import copy_module, count_module, total_module
 
 ROOT = Path(__file__).parents[2]
 ENDLESS = 1 << 40  # steps: an hour
-SOON = 10.0  # seconds: no test waits that long
+SOON = 600.0  # seconds: no test waits that long
 
 
 @pytest.fixture
@@ -344,7 +344,7 @@ def _program(code: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", start + code]
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60
+        command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=SOON
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -368,10 +368,10 @@ if child == 0:
     except ingot.FailedPrecondition as error:
         print("fork" in str(error))
     print("ends in the parent" in str(running.exception()), running.cancel())
-    print(model.fork(state=False).count.submit(5).result(20), flush=True)
+    print(model.fork(state=False).count.submit(5).result(600), flush=True)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-print(running.cancel(), model.count.submit(5).result(20))
+print(running.cancel(), model.count.submit(5).result(600))
 """
     assert _program(code) == "True\nTrue False\nNone\nTrue None\n"
 

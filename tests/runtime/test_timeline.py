@@ -244,7 +244,7 @@ def _run_program(module: Path, trace: object, end: str = "") -> subprocess.Compl
     program = textwrap.dedent(PROGRAM.format(module=str(module), end=end))
     environment = os.environ | {"INGOT_TRACE": str(trace)}
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
 
 def test_a_program_is_traced_by_its_environment(module: Path, tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_c_program_writes_the_same(
     for path, message in refused.items():
         environment = os.environ | {"INGOT_TRACE": str(path)}
         command = [program, *data]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         assert "358 of 360 right" in done.stdout
         assert done.stderr == message
 

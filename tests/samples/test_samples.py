@@ -25,7 +25,7 @@ RIGHT = re.compile(r"(\d+) of 360 right")
 
 def _run(*command: object) -> str:
     done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, timeout=300, check=False
+        list(map(str, command)), capture_output=True, text=True, timeout=1200, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -60,7 +60,7 @@ def test_native_decodes_a_picture_in_python_and_c(tmp_path: Path) -> None:
     program = _build(folder / "native.c", tmp_path / "native")
     assert _run(program, module, picture) == output
     wrong = subprocess.run(
-        [program, module, module], capture_output=True, text=True, timeout=300, check=False
+        [program, module, module], capture_output=True, text=True, timeout=1200, check=False
     )
     assert wrong.returncode == 1
     message = "native function 'acme.decode': this is no binary PPM file of 8 bits"

@@ -18,7 +18,7 @@ SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "ray"
 
 def _run(*command: object) -> str:
     done = subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=300
+        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

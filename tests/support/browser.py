@@ -142,7 +142,7 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait(self, condition: str, seconds: float = 20.0) -> None:
+    def wait(self, condition: str, seconds: float = 120.0) -> None:
         """Until the condition holds, at most so long."""
         script = (
             f"new Promise((done) => {{ const end = Date.now() + {seconds * 1000};"
@@ -151,7 +151,7 @@ class Browser:
         )
         assert self.evaluate(script), f"it never came to {condition}"
 
-    def follow(self, link: str, seconds: float = 20.0) -> None:
+    def follow(self, link: str, seconds: float = 120.0) -> None:
         """Clicks on a link, an expression, and waits for the page that it leads to."""
         self.evaluate("window.isOld = true")
         self.evaluate(f"{link}.click()")

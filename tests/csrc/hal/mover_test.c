@@ -76,7 +76,7 @@ TEST(a_child_has_no_thread_to_wait_for) {
   ingot_hal_cpu_mover_t *mover = ingot_hal_cpu_mover_start(device, words, LENGTH);
   pid_t child = fork();
   if (child == 0) {
-    alarm(20);
+    alarm(300);
     ingot_hal_cpu_mover_stop(mover);
     _exit(count_wrong(words, 0) != 0);
   }

@@ -36,7 +36,7 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1430,
     "csrc/vm": 2333,
-    "hal": 3096,
+    "hal": 3106,
     "runtime": 3260,
     "python/ingot": 4160,
     "python/ingot/explorer": 1900,

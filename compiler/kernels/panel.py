@@ -18,31 +18,47 @@ from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, product
 from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of, lanes_of
-from ingot.compiler.kernels.register_tile import PANEL, TileShape, multiply_add
+from ingot.compiler.kernels.product import Product
+from ingot.compiler.kernels.register_tile import PANEL, TileShape, multiply_add, panel_tile
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
-    "AHEAD",
+    "STREAMS",
     "Turn",
+    "ask_ahead",
     "asking",
     "interleaved",
     "interleaved_length",
     "is_long",
     "panel_lines",
     "shift_out",
+    "streamed_tile",
     "unpack_panels",
     "unpacked_lines",
 ]
 
 I32 = dtype("i32")
 
-AHEAD = 3072
-"""Bytes from a line that few rows meet to the one that is asked for meanwhile: the processor's own
+STREAMS = 2
+"""Panels that few rows read at once, where these come from memory. Two that lie far apart are two
+streams: 600 MB of Q4_0 come with 14.5 GB/s in one, 16.8 in two, 16.6 in three and 15.9 in four; in
+two of panels side by side 15.3. A plain read gets 15 to 18.8, one thread, pages of 2 MB."""
+
+AHEAD = 3072, 1024
+"""Bytes from a line that few rows meet to those that are asked for meanwhile: the processor's own
 prefetching does not keep up. Reading 600 MB of Q4_0 with one row, two panels at once, with
-pages of 2 MB: 16.3 GB/s at 1 KB, 16.4 at 2, 16.8 at 3 and 16.3 at 4; one panel at 8 KB 14.5."""
+pages of 2 MB: 16.3 GB/s at 1 KB, 16.4 at 2, 16.8 at 3 and 16.3 at 4; one panel at 8 KB 14.5. Lines
+that have not come are asked for again: 538 MB of f32 at 3 KB 33.0 ms, and again at 1 KB 32.0."""
+
+CACHE_LINE = 64
 
 LONG = 128 << 10
 """Bytes of a weight from which it is taken to come from farther than L2 at every call."""
+
+LONGER_THAN_L2 = 2 << 20
+"""Bytes of a weight that does not stay in L2, whatever else a program has. Shorter ones may from
+step to step of a loop: 576 x 576 of f32 there take 8.8 us in panels of four and nothing asked for,
+12.6 in two that are asked for."""
 
 SOME_TURNS = 6
 """Stands for a count of turns that only the call knows: with fewer of them not all is asked for."""
@@ -69,11 +85,13 @@ def panel_lines(
     tile: TileShape,
     start: Index = 0,
     turn: Turn | None = None,
+    is_streamed: bool = False,
 ) -> Callable[[Index, int], Value]:
     """A reader of vector v at step start + k, as `element`, from panel `panel` on.
 
     `binding`: ordinal and dtype of the weight; `depth`: all of K. In each `turn` a part of the
-    panels of the next columns is asked for, so that weights come while others are multiplied.
+    panels of the next columns is asked for, so that weights come while others are multiplied;
+    where all rows meet them at once (`is_streamed`), lines are asked for ahead.
     """
     ordinal, stored = binding
     steps = max(1, 4 // stored.bytes)
@@ -91,7 +109,10 @@ def panel_lines(
             ask(place)
         place = builder.mul(place, PANEL)
         at = builder.add(bases[vector // per_panel], place)
-        at = builder.add(at, vector % per_panel * tile.lanes)
+        column = vector % per_panel * tile.lanes
+        at = builder.add(at, column)
+        if is_streamed and column * stored.bytes % CACHE_LINE == 0:
+            ask_ahead(builder, memory, at, stored)
         value = builder.load(memory, at, tile.lanes)
         if steps > 1:
             value = shift_out(builder, value, builder.rem(step, steps), stored)
@@ -100,10 +121,23 @@ def panel_lines(
     return line
 
 
-def is_long(dtype: DType, depth: Dim, columns: Dim) -> bool:
+def is_long(dtype: DType, depth: Dim, columns: Dim, least: int = LONG) -> bool:
     """Whether a weight is known to be so long that it is worth asking for it ahead."""
     length = product((depth, columns, dtype.bytes))
-    return isinstance(length, int) and length >= LONG
+    return isinstance(length, int) and length >= least
+
+
+def streamed_tile(p: Product, registers: int, lanes: int) -> TileShape | None:
+    """The tile of all rows of a product that waits for its weight to come from memory, lines as
+    they lie."""
+    right, vectors = p.right, STREAMS * PANEL // lanes
+    if not (right.packed and right.dtype.bytes >= 4 and isinstance(p.rows, int) and p.rows):
+        return None
+    if (p.rows + 1) * vectors >= registers or not isinstance(p.columns, int):
+        return None
+    if not is_long(right.dtype, p.depth, p.columns, LONGER_THAN_L2):
+        return None
+    return panel_tile(p.rows, min(STREAMS, -(-p.columns // PANEL)), lanes)
 
 
 def asking(
@@ -136,6 +170,12 @@ def asking(
         b.if_(b.compare("eq", b.rem(line, every), 0), lambda: ask(line))
 
     return ask if every == 1 else sometimes
+
+
+def ask_ahead(b: LoopBuilder, memory: Value, place: Index, stored: DType) -> None:
+    """Asks for the lines of the cache that are met some time after the one with this element."""
+    for distance in AHEAD:
+        b.prefetch(memory, b.add(place, distance // stored.bytes), soon=True)
 
 
 def unpack_panels(
@@ -243,8 +283,8 @@ def interleaved(
         for part in range(parts):
             j, column = divmod(part * lanes, PANEL * steps)
             at = b.add(b.mul(panels[j], length), b.mul(loop.index, PANEL * steps))
-            if column * stored.bytes % 64 == 0:
-                b.prefetch(source, b.add(at, column + AHEAD // stored.bytes), soon=True)
+            if column * stored.bytes % CACHE_LINE == 0:
+                ask_ahead(b, source, b.add(at, column), stored)
             line = b.convert(b.load(source, b.add(at, column), lanes), element)
             for place, a in zip(range(part, len(sums), parts), repeated, strict=True):
                 sums[place] = multiply_add(b, a, line, sums[place])

@@ -33,6 +33,7 @@ from ingot.compiler.kernels.lanes.coded import (
 )
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
 from ingot.compiler.kernels.loop_rules import TILE
+from ingot.compiler.kernels.panel import STREAMS
 from ingot.compiler.kernels.product import product_of
 from ingot.compiler.kernels.register_tile import (
     PANEL,
@@ -67,11 +68,6 @@ BLOCK_ROWS = 1024
 FEW_ROWS = 8
 """Rows that read panels as they lie, where registers have room for their sums: a token of each of
 eight texts takes 9.9 ms (135M, Q4_0), and 14.7 if only two do."""
-
-STREAMS = 2
-"""Panels that few rows read at once. Two that lie far apart are two streams of memory: 600 MB of
-Q4_0 come with 14.5 GB/s in one, 16.8 in two, 16.6 in three and 15.9 in four; in two of panels side
-by side 15.3. A plain read gets 15 to 18.8, one thread, pages of 2 MB."""
 
 HEIGHTS = (4, 2, 1)
 """Rows of the tiles that they are made of, where how many there are is known only at the call: a

@@ -24,7 +24,7 @@ LINES = {
     "compiler/frontends": 43475,
     "compiler/graph": 11864,
     "compiler/ir": 2412,
-    "compiler/kernels": 16623,
+    "compiler/kernels": 16645,
     "compiler/stream": 1653,
     "compiler/targets": 5035,
     "compiler/vm": 2649,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 129330
+IN_ALL = 129360
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -14,7 +14,7 @@ from itertools import chain, islice, product
 from ingot.compiler.ir import Value
 from ingot.compiler.kernels.coding import I32, BlockCoding, Line, Words
 from ingot.compiler.kernels.loop import Index, LoopBuilder, dtype_of
-from ingot.compiler.kernels.panel import AHEAD
+from ingot.compiler.kernels.panel import ask_ahead
 from ingot.compiler.kernels.register_tile import (
     PANEL,
     TileShape,
@@ -240,7 +240,7 @@ def words_of_line(
         places = coding.places(b, panels[j], line)
         if column == 0:
             for place in places:
-                b.prefetch(memory, b.add(place, AHEAD // I32.bytes), soon=True)
+                ask_ahead(b, memory, place, I32)
         loaded = [b.load(memory, b.add(place, column), tile.lanes) for place in places]
         found.append(coding.words(b, line, loaded))
     return found

@@ -29,6 +29,7 @@ from ingot.compiler.kernels.panel import (
     interleaved,
     interleaved_length,
     panel_lines,
+    streamed_tile,
     unpack_panels,
     unpacked_lines,
 )
@@ -111,6 +112,7 @@ class _Contraction:
         self.lanes = min(target.lanes(self.element), PANEL)
         self.coding = coding_of(function, self.root)
         self.registers = target.register_count
+        self.streamed = streamed_tile(self.product, self.registers, self.lanes)
         self.few_rows = few_rows(target.register_count, self.lanes)
         self.builder = LoopBuilder()
         self.epilogue = Epilogue(self.builder, function, self.root)
@@ -125,6 +127,8 @@ class _Contraction:
         if self.coding and isinstance(p.rows, int) and 0 < p.rows <= self.few_rows:
             few = few_tile(p.rows, panels, self.registers, self.lanes)
             return ContractionSchedule(few, p.rows, 0)
+        if self.streamed:
+            return ContractionSchedule(self.streamed, self.streamed.rows, 0)
         narrow = self._narrow_tile(target)
         if narrow and self._interleaved(narrow) <= MOST_SCRATCH:
             return ContractionSchedule(narrow, narrow.rows, 0)
@@ -387,7 +391,8 @@ class _Contraction:
         binding = (self._ordinal(right), right.dtype)
         if panels is None:
             weight = (binding, self.factor, self.product.depth)
-            line = panel_lines(b, *weight, panel, tile, 0, self._turn(row))
+            is_streamed = self.streamed is not None
+            line = panel_lines(b, *weight, panel, tile, 0, self._turn(row), is_streamed)
         else:
             line = unpacked_lines(b, panels, tile)
         left_side = self._left(row, tile.rows, start, count, live)

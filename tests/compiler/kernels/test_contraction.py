@@ -130,6 +130,25 @@ def test_rows_share_a_weight_only_where_it_stays_near(name: str, is_shared: bool
     assert (kernel.schedule.block_rows < 64) == is_shared
 
 
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_long_weights_are_asked_for_ahead_by_rows_of_one_tile(name: str) -> None:
+    """1 to 14 rows with 32 registers wait for memory; more, or a weight in L2, do not."""
+    k, n = 264, 2090  # 131 panels, the last not full
+    w = draw(k, n, seed=1).astype(dtype(name).numpy)
+    for rows in (1, 14):
+        x = draw(rows, k, seed=2).astype(w.dtype)
+        for variant in host_variants():
+            kernel = lower_entry(packed(rows, k, n, name), VARIANTS[variant].target)
+            (result,) = run(kernel, [x, pack(w)], [np.zeros((rows, n), w.dtype)], variant)
+            assert error_of(result, x.astype(np.float64) @ w) < 1e-6
+    target = VARIANTS["x86-64-v4"].target
+    for rows, columns, panels in ((1, n, 2), (14, n, 2), (15, n, 4), (1, 1980, 4)):
+        kernel = lower_entry(packed(rows, k, columns), target)
+        asks = [op for op in walk(kernel.loops) if op.name == "loop.prefetch"]
+        assert kernel.schedule.tile.panels == panels
+        assert bool(asks) == (panels == 2 or rows > 14)
+
+
 @on_every_target
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(

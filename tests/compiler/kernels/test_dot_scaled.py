@@ -133,7 +133,7 @@ def test_few_rows_read_codes_as_they_lie() -> None:
     assert (kernel.scratch_length, kernel.schedule.is_unpacked) == (0, False)
     kernel = lower_entry(function, VARIANTS["x86-64-v4-vnni"].target)
     asked = [op for op in walk(kernel.loops) if op.name == "loop.prefetch"]
-    assert [Prefetch.of(op).soon for op in asked] == [True] * 2, "of two panels at once"
+    assert [Prefetch.of(op).soon for op in asked] == [True] * 4, "twice for each of two panels"
     check(function, 1, 64, 16, dot4_variants()[:1])
 
 

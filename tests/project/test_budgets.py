@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
     "compiler/dispatch": 2280,
-    "compiler/frontends": 43475,
+    "compiler/frontends": 43484,
     "compiler/graph": 11864,
     "compiler/ir": 2412,
     "compiler/kernels": 16645,

@@ -272,7 +272,7 @@ class _ComplexContext(Context):
         if element.is_complex:
             return ComplexValue(*(self.convert(each, part) for each in self._whole(x).parts))
         if not element.is_boolean:
-            return self.convert(x.real, part)
+            raise UnsupportedNode(f"it makes {element.name} of complex numbers: {_ADVICE}")
         return super().op("or", *(self.convert(each, element) for each in x.parts))
 
     def broadcast_to(self, value: Any, shape: Sequence[Dim]) -> Any:

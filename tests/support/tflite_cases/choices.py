@@ -121,6 +121,13 @@ case(
     (1,),
     halfPixelCenters=True,
 )
+case(
+    "RESIZE_BILINEAR",
+    [codes(1, 4, 5, 2), np.array([7, 9], I32)],
+    [(I8, (1, 7, 9, 2))],
+    "ResizeBilinearOptions",
+    (1,),
+)
 for _algorithm, _words in ((0, 3), (1, 2), (1, 3), (2, 2)):
     for _type, _shape in ((I32, (3, 5)), (I64, (2, 3)), ("uint32", ()), ("uint64", (0, 2))):
         case(

@@ -47,6 +47,7 @@ def resize_nearest(c: Context, x: Value, size: Value) -> Value:
 @lowering("RESIZE_BILINEAR")
 def resize_bilinear(c: Context, x: Value, size: Value) -> Value:
     element = type_of(x).dtype
+    x = x if element.is_float else c.convert(x, "f32")
     for axis, before, after in _sizes(c, x, size):
         at: Any = np.arange(after, dtype=np.float32)
         ratio = _ratio(c, before, after)
@@ -61,7 +62,7 @@ def resize_bilinear(c: Context, x: Value, size: Value) -> Value:
             c.op("take", x, c.builder.constant(places), axis=axis, mode="check")
             for places in (low, high)
         )
-        weight = c.constant(at - low.astype(np.float32), element)
+        weight = c.constant(at - low.astype(np.float32), type_of(x).dtype)
         weight = c.op("broadcast", weight, shape=shape_of(near), dimensions=(axis,))
         x = c.op("add", near, c.op("mul", c.op("sub", far, near), weight))
-    return x
+    return x if element.is_float else c.convert(c.op("round_even", x), element)

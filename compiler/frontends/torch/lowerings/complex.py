@@ -248,12 +248,26 @@ for _name in ("linalg_vector_norm.default", "norm.Scalar", "norm.ScalarOpt_dim")
     _of_size(f"aten.{_name}")
 
 
-@complex_lowering("aten.dist.default")
-def distance(c: Context, a: Operand, b: Operand, p: float = 2) -> Any:
+def _difference(c: Context, a: Operand, b: Operand) -> ComplexValue:
     known = next(each for each in (a, b) if isinstance(each, ComplexValue))
     less = _binary("subtract")(c.declaring(known.type), a, b)
-    length = size(c, less)
+    assert isinstance(less, ComplexValue)
+    return less
+
+
+@complex_lowering("aten.dist.default")
+def distance(c: Context, a: Operand, b: Operand, p: float = 2) -> Any:
+    length = size(c, _difference(c, a, b))
     return LOWERINGS["aten.dist.default"](c, length, c.fill(0, like=length), p)
+
+
+@complex_lowering("aten.pairwise_distance.default")
+def distance_of_pairs(
+    c: Context, a: Operand, b: Operand, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Any:
+    less = _difference(c, a, b)
+    away = ComplexValue(c.op("add", less.real, c.fill(eps, like=less.real)), less.imaginary)
+    return LOWERINGS["aten.linalg_vector_norm.default"](c, size(c, away), p, [-1], keepdim)
 
 
 def _of_truth(name: str) -> None:

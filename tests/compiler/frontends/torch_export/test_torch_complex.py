@@ -88,6 +88,8 @@ COMPLEX: dict[str, Callable[..., Any]] = {
         x.norm(),
         torch.nn.functional.normalize(x, dim=1),
         torch.dist(x, x * 1j),
+        torch.nn.functional.pairwise_distance(x, x[0, 1] * 2j, 1.0, keepdim=True),
+        torch.nn.functional.pairwise_distance(x.real, x, eps=0.5),
         x.isnan() | x.isinf() | x.isfinite(),
         x.var(1),
         x.std(),

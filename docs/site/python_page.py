@@ -14,6 +14,7 @@ from ingot.compiler.frontends.program.caches import Cache, Step
 from ingot.compiler.report import Report
 from ingot.hal import errors
 from ingot.language.batch import Stream
+from ingot.language.chances import Token
 from ingot.language.sampling import Sampling
 from ingot.quantizing.measuring import ResultError
 from ingot.quantizing.report import LayerReport, QuantizationReport
@@ -34,7 +35,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Functions of your application": ("Native", "should_stop", "Kernel", "Reference"),
     "Language models": (
         *("generate", "LanguageModel", "LanguageBatch", "EmbeddingModel", "Reranker"),
-        *("Stream", "Sampling", "lora"),
+        *("Stream", "Sampling", "Token", "lora"),
     ),
     "Devices": ("devices", "open_device", "Device", "HostKernel"),
     "Look inside": ("explore", "Trace", "TraceEvent"),
@@ -46,7 +47,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 # What calls give or take as keywords, and users do not make.
-_CALLS = (HostKernel, Outcome, Recording, Report, Sampling, Stream, Trace, TraceEvent)
+_CALLS = (HostKernel, Outcome, Recording, Report, Sampling, Stream, Token, Trace, TraceEvent)
 _QUANTISED = (LayerReport, QuantizationReport, ResultError)
 GIVEN = {each.__name__: each for each in (Cache, Step, *_CALLS, *_QUANTISED)}
 MADE = (

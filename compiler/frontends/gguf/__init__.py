@@ -2,7 +2,8 @@
 
 `prefill(ids: i32[s])` and `decode(id: i32[])` put tokens behind those before and give the logits
 of the next one. `generate` goes on from there: it chooses tokens, puts them behind the others, and
-gives them. `rewind(length: i64[])` keeps the first tokens only; `verify(ids: i32[s], ...)`, which
+gives them; `choose(bias, ...)` says which comes next where numbers are added to logits.
+`rewind(length: i64[])` keeps the first tokens only; `verify(ids: i32[s], ...)`, which
 is there when asked for, keeps those of drafted tokens that `generate` would choose. The file stays
 where it is: its tensors are external parameters, and what the kernels need of them `init` makes
 when the module is loaded. `docs/design/0014-language-models.md`.
@@ -283,6 +284,7 @@ class _Importer:
         self._add_step("prefill", "ids", (symbol("s"),))
         self._add_step("decode", "id", ())
         self._add_generate()
+        self._add_choose()
         self._add_rewind()
         self._add_capacity()
         if verify:
@@ -348,6 +350,21 @@ class _Importer:
         function = Function("generate", Region([block]), list(types), ["ids", "count"])
         function.symbols["stops"] = (0, None)
         self.module.add(function)
+
+    def _add_choose(self) -> None:
+        """A function that says which token comes next where numbers are added to its logits, which
+        it gives, too, and changes nothing."""
+        (vocabulary,) = self.module.variables[_SEEN].type.shape
+        types = {"bias": TensorType(dtype("f32"), (vocabulary,)), **OPTION_TYPES}
+        block = Block(list(types.values()))
+        builder = Builder(block)
+        bias, *options = block.arguments
+        state = self._load(builder)
+        penalized = seen(builder, state.seen, state.index)
+        logits = builder.value("add", state.logits, bias)
+        id = choose(builder, logits, penalized, Options(*options), state.index)
+        builder.return_(id, state.logits)
+        self.module.add(Function("choose", Region([block]), list(types), ["id", _LOGITS]))
 
     def _add_rewind(self) -> None:
         """A function that keeps the first tokens. The cache stays as it is: what stands behind its

@@ -387,7 +387,13 @@ class LanguageBatch:
         return left if max_tokens is None else min(left, max_tokens)
 
 
+_ALONE = ("schema", "grammar", "logit_bias", "stop")
+
+
 def _options(sampling: dict[str, Any]) -> tuple[Any, ...]:
+    wrong = [name for name in _ALONE if name in sampling]
+    if wrong:
+        raise InvalidArgument(f"{wrong[0]} is for a LanguageModel, which writes one text at a time")
     values = asdict(Sampling(**sampling))
     return tuple(TYPES.get(name, np.float32)(value) for name, value in values.items())
 

@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingot.command_line import add_command, say
+from ingot.hal.checkpoint import read_json
 from ingot.hal.printable import printable
 from ingot.language.sampling import Sampling
 
@@ -60,6 +62,8 @@ def add_chat(commands: Any) -> None:
         action="store_true",
         help="prepare the weights once, in a file of the cache that all processes share",
     )
+    parser.add_argument("--schema", metavar="FILE", help="answer with JSON that fits this schema")
+    parser.add_argument("--grammar", metavar="FILE", help="follow this grammar (GBNF)")
     parser.add_argument("--max-tokens", type=int, metavar="COUNT", help="of one answer")
     parser.add_argument("--threads", type=int, metavar="COUNT", help="threads of the CPU")
     for field in fields(Sampling):
@@ -79,6 +83,11 @@ def _run(options: argparse.Namespace) -> None:
 
     sampling = {field.name: getattr(options, field.name) for field in fields(Sampling)}
     Sampling(**sampling)
+    rules: dict[str, Any] = {}
+    if options.schema is not None:
+        rules["schema"] = read_json(Path(options.schema))
+    if options.grammar is not None:
+        rules["grammar"] = Path(options.grammar).read_text(encoding="utf-8")
     with show_progress(f"compiling {options.model}") as progress:
         model = LanguageModel(
             options.model,
@@ -99,7 +108,7 @@ def _run(options: argparse.Namespace) -> None:
         say("the model has no template for conversations: what you write is continued", sys.stderr)
     for line in [options.prompt] if options.prompt is not None else _lines():
         messages.append({"role": "user", "content": line})
-        rest = {"max_tokens": options.max_tokens, **sampling}
+        rest = {"max_tokens": options.max_tokens, **rules, **sampling}
         pieces = model.generate(line, **rest) if is_raw else model.chat(messages, **rest)
         answer = _show(pieces, model)
         messages.append({"role": "assistant", "content": answer})

@@ -18,9 +18,12 @@ from ingot.hal.errors import CompileError, InvalidArgument, OutOfRange
 from ingot.hal.options import checked_options
 from ingot.language.adapters import lora as adapter_parameters
 from ingot.language.batch import LanguageBatch
+from ingot.language.chances import Token
+from ingot.language.constraint import Constraint, bias_of, grammar_of
 from ingot.language.draft import Draft, check_count
 from ingot.language.loading import TYPES, check_kind, check_prompt, load_language_model
 from ingot.language.sampling import Sampling
+from ingot.language.text_stream import StopTexts
 
 __all__ = ["LanguageModel", "generate"]
 
@@ -102,35 +105,93 @@ class LanguageModel:
 
     @checked_options(InvalidArgument)
     def generate(
-        self, prompt: str | Sequence[int], *, max_tokens: int | None = None, **sampling: Any
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_tokens: int | None = None,
+        schema: Mapping[str, Any] | bool | None = None,
+        grammar: str | None = None,
+        logit_bias: Mapping[int, float] | None = None,
+        stop: Sequence[str] = (),
+        **sampling: Any,
     ) -> Iterator[str]:
         """The text behind a prompt, in pieces, as they are made; up to a token that ends texts,
-        to `max_tokens` or to the end of the cache.
+        to `max_tokens`, to the end of the cache, or to one of the texts in `stop`, without that.
 
-        What the prompt has in common with the tokens before it is not computed again. `sampling`:
-        the fields of `Sampling`. InvalidArgument: the prompt is empty. OutOfRange: it is longer
-        than the cache.
+        What the prompt has in common with the tokens before it is not computed again. `schema`: the
+        text is JSON that fits this JSON Schema (True: any); `grammar`: it follows one of llama.cpp
+        (GBNF). Either way it is cut where the tokens end. `logit_bias`: numbers that are added to
+        logits, by token. `sampling`: the fields of `Sampling`. InvalidArgument: the prompt is
+        empty, or there is no such schema or grammar. OutOfRange: it is longer than the cache.
+        Unsupported: the tokenizer does not tell the bytes of tokens.
         """
-        chosen = [
-            TYPES.get(name, np.float32)(value)
-            for name, value in asdict(Sampling(**sampling)).items()
-        ]
-        ids = self._begun(prompt)
-        self.hold(ids)
-        stops = np.array(self.tokenizer.ends, np.int32)
-        piece = self.tokenizer.stream()
-        left = self.capacity - len(ids)
-        left = left if max_tokens is None else min(left, max_tokens)
-        steps = self._alone if self.draft is None else self._checked
-        for new in steps(left, stops, chosen):
+        constraint, chosen = self._chosen(schema, grammar, logit_bias, sampling)
+        left = self._started(prompt, max_tokens)
+        ends = np.array(self.tokenizer.ends, np.int32)
+        piece, shown = self.tokenizer.stream(), StopTexts(stop)
+        steps: Iterator[list[int]]
+        if constraint is not None:
+            steps = ([id] for id, _ in self._one_by_one(constraint, left, chosen))
+        else:
+            steps = (self._alone if self.draft is None else self._checked)(left, ends, chosen)
+        for new in steps:
             self.ids += new
-            text = "".join(piece(id) for id in new)
+            text = shown("".join(piece(id) for id in new))
             if text:
                 yield text
-            if new and new[-1] in self.tokenizer.ends:
+            if shown.is_over or (new and new[-1] in self.tokenizer.ends):
                 break
-        if text := piece.end():
+        if text := shown.rest(piece.end()):
             yield text
+
+    @checked_options(InvalidArgument)
+    def tokens(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        alternatives: int = 0,
+        max_tokens: int | None = None,
+        schema: Mapping[str, Any] | bool | None = None,
+        grammar: str | None = None,
+        logit_bias: Mapping[int, float] | None = None,
+        **sampling: Any,
+    ) -> Iterator[Token]:
+        """As `generate`, token by token, the one that ends the text too: each with the logarithm of
+        its probability, and so many that were the most likely ones. No draft helps."""
+        if not 0 <= alternatives <= self.words:
+            raise InvalidArgument(
+                f"alternatives is {alternatives}, expected 0 to {self.words}, the count of tokens"
+            )
+        constraint, chosen = self._chosen(schema, grammar, logit_bias or {}, sampling)
+        assert constraint is not None
+        left = self._started(prompt, max_tokens)
+        piece = self.tokenizer.stream()
+        for id, logits in self._one_by_one(constraint, left, chosen):
+            self.ids.append(id)
+            yield Token.of(id, piece(id), logits, alternatives)
+            if id in self.tokenizer.ends:
+                break
+
+    def _chosen(
+        self,
+        schema: Mapping[str, Any] | bool | None,
+        grammar: str | None,
+        logit_bias: Mapping[int, float] | None,
+        sampling: Mapping[str, Any],
+    ) -> tuple[Constraint | None, list[Any]]:
+        """What tokens have to follow, if something, and how they are chosen."""
+        rules, values = grammar_of(grammar, schema), asdict(Sampling(**sampling))
+        chosen = [TYPES.get(name, np.float32)(value) for name, value in values.items()]
+        if rules is None and logit_bias is None:
+            return None, chosen
+        return Constraint(rules, self.tokenizer, bias_of(logit_bias, self.words)), chosen
+
+    def _started(self, prompt: str | Sequence[int], max_tokens: int | None) -> int:
+        """Lets the cache hold a prompt; how many tokens there may be behind it."""
+        ids = self._begun(prompt)
+        self.hold(ids)
+        left = self.capacity - len(ids)
+        return left if max_tokens is None else min(left, max_tokens)
 
     def _begun(self, prompt: str | Sequence[int]) -> list[int]:
         """The tokens to go on from: those of the prompt, or where an encoder reads it that with
@@ -153,6 +214,26 @@ class LanguageModel:
             new: list[int] = np.asarray(made)[: int(count)].tolist()
             left -= len(new)
             yield new
+
+    def _one_by_one(
+        self, constraint: Constraint, left: int, chosen: Sequence[Any]
+    ) -> Iterator[tuple[int, Any]]:
+        """The next tokens that the constraint allows, one at a time, each with the logits that it
+        was chosen by, f32[words]; `left` at most."""
+        *options, seed = chosen
+        logits: Any = None
+
+        def choose(bias: Any, seed: int) -> int:
+            nonlocal logits
+            id, logits = self.model.choose(bias, *options, np.int64(seed))
+            return int(id)
+
+        for _ in range(left):
+            id = constraint.next(choose, int(seed))
+            if id is None:
+                return
+            self.model.decode(np.int32(id))
+            yield id, logits
 
     def _checked(self, left: int, stops: Any, chosen: Sequence[Any]) -> Iterator[list[int]]:
         """As `_alone`: what the draft proposes, up to where this model chooses another token,

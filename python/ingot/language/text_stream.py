@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ingot.hal.errors import InvalidArgument, Unsupported
 from ingot.language.package import package, whole
 
-__all__ = ["LETTERS", "TextStream"]
+__all__ = ["LETTERS", "StopTexts", "TextStream"]
 
 _BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 
@@ -55,6 +56,19 @@ class TextStream:
             self._stripped = self._stripped - 1 if text[0] == " " else 0
             text = text.removeprefix(" ")
         return text
+
+    def pieces(self, count: int) -> tuple[list[bytes], int]:
+        """See `Tokenizer.pieces`."""
+        if self._bytes is None:
+            raise Unsupported(
+                "what a token of this tokenizer stands for depends on others, so nothing can be "
+                "demanded of texts byte by byte"
+            )
+        tokens = (
+            None if id in self._controls else self._tokenizer.id_to_token(id) for id in range(count)
+        )
+        made = [b"" if token is None else self._bytes(token) for token in tokens]
+        return made, self._stripped
 
     def all(self, ids: Sequence[int]) -> str:
         """The text of all ids, the first ones that come."""
@@ -116,3 +130,32 @@ def _of_letters(token: str) -> bytes:
         return bytes(LETTERS[letter] for letter in token)
     except KeyError:
         return token.encode()
+
+
+class StopTexts:
+    """A text in pieces up to the first of some texts, `stops`. What may be the beginning of one is
+    kept until that is certain. InvalidArgument: one of them is empty."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        if any(not each for each in stops):
+            raise InvalidArgument("stop has an empty text, which is everywhere")
+        self._stops, self._kept = tuple(stops), ""
+        self.is_over = False
+
+    def __call__(self, piece: str) -> str:
+        """What is certain with the next piece."""
+        text, self._kept = self._kept + piece, ""
+        places = [place for each in self._stops if (place := text.find(each)) >= 0]
+        if places:
+            self.is_over = True
+            return text[: min(places)]
+        longest = max(map(len, self._stops), default=1) - 1
+        for place in range(max(len(text) - longest, 0), len(text)):
+            if any(each.startswith(text[place:]) for each in self._stops):
+                self._kept = text[place:]
+                return text[:place]
+        return text
+
+    def rest(self, piece: str) -> str:
+        """What is left at the end, which has this piece."""
+        return "" if self.is_over else self(piece) + ("" if self.is_over else self._kept)

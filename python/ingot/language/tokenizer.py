@@ -212,6 +212,8 @@ class Tokenizer:
         self._tokenizer, self.begin, self.adds_begin = tokenizer, begin, adds_begin
         self.close, self.pairs = close, pairs or Pairs()
         self.ends, self.template, self.marks = list(ends), template, marks
+        self._pieces: dict[int, tuple[list[bytes], int]] = {}
+        self._in_order: dict[int, list[tuple[bytes, int]]] = {}
 
     def encode(self, text: str, *, is_start: bool = True) -> list[int]:
         """The ids of a text, behind the token that begins one if the model wants that."""
@@ -255,6 +257,20 @@ class Tokenizer:
         """The id of each token."""
         ids: dict[str, int] = self._tokenizer.get_vocab()
         return ids
+
+    def pieces(self, count: int) -> tuple[list[bytes], int]:
+        """The bytes of the first tokens, so many, none of those that only control, and how many
+        spaces in front of a text go. Unsupported: they depend on other tokens."""
+        if count not in self._pieces:
+            self._pieces[count] = self.stream().pieces(count)
+        return self._pieces[count]
+
+    def pieces_in_order(self, count: int) -> list[tuple[bytes, int]]:
+        """Those of `pieces` that have bytes, by these, with their tokens."""
+        if count not in self._in_order:
+            pieces, _ = self.pieces(count)
+            self._in_order[count] = sorted((x, id) for id, x in enumerate(pieces) if x)
+        return self._in_order[count]
 
     def stream(self) -> TextStream:
         """What takes one id after another and gives the text that is whole by then."""

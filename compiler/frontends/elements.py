@@ -141,6 +141,9 @@ def _divide(symbols: Symbols, a: Any, b: Any) -> Any:
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     if _are_sizes(symbols, a, b):
         return dims.floordiv(a, b)
+    exact = dims.divide_exactly(a, b)  # by what may be 0 only where no element depends on it
+    if exact is not None:
+        return exact
     if isinstance(b, int) and b > 0:  # toward zero: the floor above it and the ceiling below
         return dims.maximum(dims.floordiv(a, b), dims.minimum(dims.ceildiv(a, b), 0))
     raise UnknownElement
@@ -218,7 +221,23 @@ def _order(symbols: Symbols, direction: str, a: Any, b: Any) -> bool | Claim:
 def _settled(symbols: Symbols, atoms: tuple[Atom, ...]) -> bool | Claim:
     """Whether all atoms hold."""
     decided = symbols.decide(atoms)
-    return Claim(atoms) if decided is None else decided
+    if decided is not None:
+        return decided
+    return Claim(tuple(dict.fromkeys(_plain(symbols, atom) for atom in atoms)))
+
+
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+_OF_POSITIVE = {"gt": "ne", "le": "eq"}
+
+
+def _plain(symbols: Symbols, atom: Atom) -> Atom:
+    """The atom, of the other sign if its difference is never above 0; of one that is never below
+    0 it says no more than whether that is 0."""
+    if dims.prove_le(atom.difference, 0, symbols.bounds):
+        atom = Atom(_MIRRORED[atom.direction], atom.difference * -1)
+    if dims.prove_le(0, atom.difference, symbols.bounds):
+        atom = Atom(_OF_POSITIVE.get(atom.direction, atom.direction), atom.difference)
+    return atom
 
 
 def _and(symbols: Symbols, op: Op, *operands: Elements) -> Elements:
@@ -246,6 +265,17 @@ def _or(symbols: Symbols, op: Op, *operands: Elements) -> Elements:
     return _mapped(op, either, *operands)
 
 
+def _xor(symbols: Symbols, op: Op, *operands: Elements) -> Elements:
+    def either(a: Any, b: Any) -> Any:
+        if a is False or b is False:
+            return b if a is False else a
+        if isinstance(a, Claim) or isinstance(b, Claim):
+            raise UnknownElement
+        return _both_known(a, b) ^ b
+
+    return _mapped(op, either, *operands)
+
+
 def _both_known(a: Any, b: Any) -> Any:
     """The bits a; unknown if it or b is a dim."""
     if isinstance(a, Expr) or isinstance(b, Expr):
@@ -264,9 +294,22 @@ def _select(symbols: Symbols, op: Op, *operands: Elements) -> Elements:
         for each in (a, b):
             if not isinstance(each, (int, Expr)) or isinstance(each, bool):
                 raise UnknownElement
+        if [each.direction for each in condition.atoms] in (["eq"], ["ne"]):
+            (atom,) = condition.atoms
+            return _one_of(symbols, atom, *((b, a) if atom.direction == "ne" else (a, b)))
         return b + (a - b) * _one_if(symbols, condition)
 
     return _mapped(op, chosen, *operands)
+
+
+def _one_of(symbols: Symbols, atom: Atom, a: Dim, b: Dim) -> Dim:
+    """a where the atom's difference is 0, else b. What b has of the difference needs no choice,
+    for it is 0 there."""
+    difference, further = atom.difference, b - a
+    lead = max(dims.terms_of(difference), key=lambda term: len(term[0]))
+    whole = dict(dims.terms_of(further)).get(lead[0], 0) // lead[1]
+    rest = further - difference * whole
+    return a + difference * whole + rest * _one_if_atom(symbols, Atom("ne", difference))
 
 
 def _one_if(symbols: Symbols, claim: Claim) -> Dim:
@@ -277,6 +320,9 @@ def _one_if(symbols: Symbols, claim: Claim) -> Dim:
 def _one_if_atom(symbols: Symbols, atom: Atom) -> Dim:
     difference = atom.difference
     if atom.direction in ("eq", "ne"):
+        left = dims.any_left(difference)
+        if left is not None:
+            return left if atom.direction == "ne" else 1 - left
         above, below = (_maximum(symbols, each, 0) for each in (difference, difference * -1))
         unequal: Dim = _minimum(symbols, above + below, 1)
         return unequal if atom.direction == "ne" else 1 - unequal
@@ -395,7 +441,7 @@ RULES: dict[str, Rule] = {
     "not": _numeric(_not),
     "and": _and,
     "or": _or,
-    "xor": _numeric(lambda a, b: a ^ b),
+    "xor": _xor,
     "compare": _compare,
     "convert": _convert,
     "select": _select,

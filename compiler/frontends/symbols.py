@@ -206,9 +206,10 @@ class Symbols:
             for atom, _ in monomial:
                 if not isinstance(atom, Call) or atom.function not in ("floordiv", "mod"):
                     continue
-                name, divisor = _single_symbol(atom.operands[0]), atom.operands[1]
-                if name is None or not isinstance(divisor, int):
+                names, divisor = dims.symbols_of(atom.operands[0]), atom.operands[1]
+                if len(names) != 1 or not isinstance(divisor, int):
                     continue
+                (name,) = names
                 multiple = symbol(f"{name}_by_{divisor}") * divisor
                 if dims.substitute(difference, {name: multiple}) == 0:
                     self._replace(name, multiple)

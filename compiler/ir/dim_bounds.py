@@ -14,7 +14,10 @@ from ingot.compiler.ir.polynomials import (
     Call,
     Dim,
     Expr,
+    Monomial,
     Symbol,
+    Term,
+    divisor_of,
     expr_of,
     from_terms,
     of_atom,
@@ -32,6 +35,7 @@ Bounds = Mapping[str, tuple[int, "int | None"]]
 _GREATEST = 1 << 127  # ends beyond it are not told apart, so that they are floats as well as ints
 _TRIES = 100  # proofs tried with other ends of min, max and mod
 _FAR = 1000003  # beyond the least value of a symbol
+_GREATEST_WEIGHT = 500  # of a dim whose quotients are looked into
 _GREATEST_EXPANSION = 2048  # terms, a twentieth of a second
 _Known = tuple[tuple[str, tuple[int, "int | None"]], ...]
 _Point = tuple[tuple[str, int], ...]
@@ -59,7 +63,66 @@ def _bounds(dim: Expr, relevant: _Known) -> tuple[float, float]:
                 term = _multiply_bounds(term, _atom_bounds(atom, known))
         ends = [0 if end == 0 else end * coefficient for end in term]
         low, high = low + min(ends), high + max(ends)
+    if _may_cancel(dim):
+        low = max(low, _least_of_quotients(dim.terms, known))
+        high = min(high, -_least_of_quotients(terms_of(-dim), known))
     return _outward(low, high)
+
+
+def _may_cancel(dim: Expr) -> bool:
+    """Whether terms of both signs share symbols, some of them inside of a quotient."""
+    if dim.growth[0] > _GREATEST_WEIGHT:
+        return False
+    plus, minus = (
+        [m for m, factor in dim.terms if m and (factor > 0) == sign] for sign in (True, False)
+    )
+    if not plus or not minus or not any(map(_quotient_in, (*plus, *minus))):
+        return False
+    names = [{name for m in each for atom, _ in m for name in atom.names} for each in (plus, minus)]
+    return not names[0].isdisjoint(names[1])
+
+
+def _quotient_in(monomial: Monomial) -> Call | None:
+    """A quotient by a number that the monomial is a multiple of."""
+    for atom, power in monomial:
+        if power == 1 and isinstance(atom, Call) and divisor_of(atom):
+            return atom
+    return None
+
+
+def _least_of_quotients(terms: Sequence[Term], known: Bounds) -> float:
+    """What their sum is never below, of (a - n + 1)/n <= floor(a/n) <= a/n: terms that cancel are
+    seen only without the floor."""
+    constant = next((factor for monomial, factor in terms if not monomial), 0)
+    common = math.gcd(*(factor for monomial, factor in terms if monomial))
+    scale = math.lcm(*(divisor_of(atom) or 1 for m, _ in terms for atom, _ in m))
+    whole = [(m, factor // common * scale) for m, factor in terms if m]
+    try:
+        fraction = from_terms(
+            term for each in whole for term in terms_of(_without_floor(*each, known))
+        )
+    except CompileError:
+        return -math.inf
+    least = bounds(fraction, known)[0] if fraction != from_terms(whole) else -math.inf
+    return least if math.isinf(least) else -(-int(least) // scale) * common + constant
+
+
+def _without_floor(monomial: Monomial, factor: int, known: Bounds) -> Dim:
+    """A dim that the term is never below, and that has no quotient if the term has one; `factor`
+    is a multiple of the divisor."""
+    quotient = _quotient_in(monomial)
+    whole = expr_of(((monomial, factor),))
+    if quotient is None:
+        return whole
+    others = from_terms([(tuple(each for each in monomial if each[0] is not quotient), 1)])
+    divided, divisor = quotient.operands
+    assert isinstance(divisor, int)
+    least, greatest = bounds(others, known)
+    if least < 0 < greatest:
+        return whole
+    if (factor > 0) == (least >= 0):
+        divided = divided - (divisor - 1)
+    return divided * others * (factor // divisor)
 
 
 def _outward(low: float, high: float) -> tuple[float, float]:
@@ -107,8 +170,7 @@ def _proven(difference: Expr, relevant: _Known) -> bool:
             return True
     with suppress(CompileError):
         return not _is_refuted(difference, known) and (
-            bounds(_without_multiples(difference), known)[0] >= 0
-            or _prove_with_ends(difference, known, 3, [_TRIES])
+            _prove_with_ends(difference, known, 3, [_TRIES])
         )
     return False
 
@@ -181,19 +243,6 @@ def _expansion(dim: Expr, replaced: Mapping[str, Dim]) -> int:
     )
 
 
-def _without_multiples(dim: Expr) -> Dim:
-    """A dim that is never above this one: a - n + 1 <= n * (a // n) <= a."""
-    result: Dim = 0
-    for monomial, factor in dim.terms:
-        term: Dim = expr_of(((monomial, factor),)) if monomial else factor
-        atom = monomial[0][0] if len(monomial) == 1 and monomial[0][1] == 1 else None
-        n = _divisor(atom) if isinstance(atom, Call) else None
-        if isinstance(atom, Call) and n and factor % n == 0:
-            term = (atom.operands[0] - (n - 1 if factor > 0 else 0)) * (factor // n)
-        result = result + term
-    return result
-
-
 def _prove_with_ends(dim: Expr, known: Bounds, depth: int, tries: list[int]) -> bool:
     """Whether dim >= 0 shows once some min, max or mod in it is one of its ends: what is taken
     away is at most its upper ends, what is added at least its lower ones."""
@@ -226,23 +275,15 @@ def _with_an_end(dim: Expr, known: Bounds) -> Iterator[Dim]:
 
 def _like(call: Call, dim: Dim) -> Iterator[Dim]:
     """Dims that a quotient is never above, of other quotients in `dim`: a/n <= b/n - (b - a)/n."""
-    a, n = call.operands[0], _divisor(call)
+    a, n = call.operands[0], divisor_of(call)
     if not n:
         return
     atoms = dict.fromkeys(atom for monomial, _ in terms_of(dim) for atom, _ in monomial)
     for other in atoms:
-        if isinstance(other, Call) and _divisor(other) == n:
+        if isinstance(other, Call) and divisor_of(other) == n:
             distance = other.operands[0] - a
             if isinstance(distance, int) and other is not call:
                 yield of_atom(other) - distance // n
-
-
-def _divisor(call: Call) -> int | None:
-    """The positive number of a quotient by one, else None."""
-    divisor = call.operands[1]
-    if call.function == "floordiv" and isinstance(divisor, int) and divisor > 0:
-        return divisor
-    return None
 
 
 def _ends(call: Call, upper: bool, known: Bounds) -> Sequence[Dim]:

@@ -19,10 +19,10 @@ from ingot.compiler.ir.polynomials import (
     Dim,
     Expr,
     Symbol,
-    Term,
     call_of,
     divide_exactly,
     divide_term,
+    divisor_of,
     expr_of,
     from_terms,
     key_of,
@@ -41,9 +41,11 @@ __all__ = [
     "Dim",
     "Expr",
     "Symbol",
+    "any_left",
     "bounds",
     "broadcast",
     "ceildiv",
+    "divide_exactly",
     "evaluate",
     "floordiv",
     "from_terms",
@@ -60,6 +62,7 @@ __all__ = [
     "substitute",
     "symbol",
     "symbols_of",
+    "terms_of",
 ]
 
 
@@ -82,37 +85,51 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 
 
 def _divide_by_number(a: Expr, b: int) -> Dim:
-    """floordiv(a, b) for b > 0: whole multiples of b leave it, and so does a common factor; of a
-    quotient it is one quotient."""
-    constant = 0
-    whole: list[Term] = []
-    rest: list[Term] = []
-    for monomial, factor in a.terms:
-        if not monomial:
-            constant = factor
-            continue
-        count = factor // b if factor > 0 else -(-factor // b)
-        whole.append((monomial, count))
-        rest.append((monomial, factor - count * b))
-    shift, constant = divmod(constant, b)
-    quotient = from_terms(whole) + shift
-    left = from_terms(rest)
+    """floordiv(a, b) for b > 0: whole multiples of b leave it, and so does a common factor. The
+    factors that stay are above -b/2 and at most b/2, and the first of them is positive: what is
+    not is minus a ceiling. Where they are all b/2, which is as good as -b/2, the dim tells."""
+    period = _only_period(a, b)
+    if period is not None:
+        return period
+    shift, constant = divmod(_constant(a), b)
+    whole, left = _whole_and_left(a - _constant(a), b)
     if isinstance(left, int):
-        return quotient
+        return whole + shift
     common = math.gcd(b, *(factor for _, factor in left.terms))
+    is_negative = next(factor < 0 for monomial, factor in a.terms if monomial and factor % b)
     left, constant, b = _absorbed(_divided(left, common)), constant // common, b // common
-    inner = single_call(left)
     if b == 1:
-        return quotient + left
-    if inner is not None and inner.function == "floordiv" and _is_positive(inner.operands[1]):
-        divided, divisor = inner.operands
-        return quotient + floordiv(divided + divisor * constant, divisor * b)
-    if inner is not None and inner.function in ("min", "max"):  # floor keeps the order
-        parts = (floordiv(each + constant, b) for each in inner.operands)
-        return quotient + reduce(FUNCTIONS[inner.function], parts)
-    left = left + constant
-    period = _only_period(left, b)
-    return quotient + (call_of("floordiv", left, b) if period is None else period)
+        return whole + shift + left
+    if next((factor < 0 for _, factor in terms_of(left) if 2 * factor != b), is_negative):
+        turned, left = _whole_and_left(-left, b)
+        return whole + shift - turned - _quotient(left, b - 1 - constant, b)
+    return whole + shift + _quotient(left, constant, b)
+
+
+def _whole_and_left(dim: Dim, b: int) -> tuple[Dim, Dim]:
+    """(q, r) with dim = q * b + r, and factors in r above -b/2 and at most b/2."""
+    whole = from_terms((each, -((b - 2 * factor) // (2 * b))) for each, factor in terms_of(dim))
+    return whole, dim - whole * b
+
+
+def _quotient(left: Dim, constant: int, b: int) -> Dim:
+    """floordiv(left + constant, b) where no multiple of b is to be taken out."""
+    call = single_call(left)
+    if call is not None and call.function in ("min", "max"):  # floor keeps the order
+        parts = (floordiv(each + constant, b) for each in call.operands)
+        return reduce(FUNCTIONS[call.function], parts)
+    inner = [
+        (single_call(expr_of(((monomial, 1),))), sign)
+        for monomial, sign in terms_of(left)
+        if abs(sign) == 1
+    ]
+    quotients = [(call, sign) for call, sign in inner if call is not None and divisor_of(call)]
+    if len(quotients) != 1:
+        return call_of("floordiv", left + constant, b)
+    ((call, sign),) = quotients
+    divided, divisor = call.operands
+    others = (left - of_atom(call) * sign + constant) * divisor
+    return floordiv(others + divided * sign + (0 if sign > 0 else divisor - 1), divisor * b)
 
 
 def _absorbed(dim: Dim) -> Dim:
@@ -133,42 +150,31 @@ def ceildiv(a: Dim, b: Dim) -> Dim:
 
 
 def modulo(a: Dim, b: Dim) -> Dim:
-    """a - b * floor(a / b)."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a % b
-    if b == 0:
-        raise ZeroDivisionError(f"{a} is divided by 0")
-    if b == 1 or a == b:
+    """a - b * floor(a / b), and written like that where b is a number: so a size that is padded
+    to a multiple is one dim in all the ways to compute it."""
+    if isinstance(b, int):
+        common = math.gcd(b, *(factor for monomial, factor in terms_of(a) if monomial))
+        if b == 2 * common and isinstance(a, Expr):  # 0 or b/2, as is what a is padded by
+            _, half = _whole_and_left(a - _constant(a) % common, b)
+            return ceildiv(half, b) * b - half + _constant(a) % common
+        return a - floordiv(a, b) * b
+    if a == b:
         return 0
-    if isinstance(b, int) and b < 0:
-        return -modulo(-a, -b)
-    if isinstance(a, Expr) and isinstance(b, int) and b > 0:
-        return _modulo_number(a, b)
     _, rest, is_last = _divide(a, b)
     return rest if is_last else call_of("mod", rest, b)
 
 
-def _modulo_number(a: Expr, b: int) -> Dim:
-    """modulo(a, b) for b > 0, without multiples of b and without a common factor."""
-    sum_: Dim = 0
-    for monomial, factor in a.terms:
-        inner = single_call(expr_of(((monomial, 1),))) if monomial else None
-        term: Dim = from_terms([(monomial, factor % b)])
-        if inner is not None and inner.function == "mod":
-            divided, divisor = inner.operands
-            if isinstance(divisor, int) and divisor > 0 and divisor % b == 0:
-                term = divided * factor
-        sum_ = sum_ + term
-    sum_ = from_terms((monomial, factor % b) for monomial, factor in terms_of(sum_))
-    if isinstance(sum_, int):
-        return sum_ % b
-    common = math.gcd(b, *(factor for monomial, factor in sum_.terms if monomial))
-    if common > 1:
-        constant = sum(factor for monomial, factor in sum_.terms if not monomial)
-        rest = modulo(_divided(sum_ - constant, common) + constant // common, b // common)
-        return rest * common + constant % common
-    period = _only_period(sum_, b)
-    return call_of("mod", sum_, b) if period is None else sum_ - period * b
+def any_left(dim: Dim) -> Dim | None:
+    """1 where a dim that is modulo(a, n) is not 0, else 0: ceil(a/n) - floor(a/n). None if it is
+    no such dim."""
+    for monomial, factor in terms_of(dim):
+        quotient = expr_of(((monomial, 1),)) if monomial else None
+        call = single_call(quotient) if quotient is not None else None
+        if quotient is not None and call is not None and divisor_of(call) == abs(factor):
+            a, n = dim - quotient * factor, abs(factor)
+            if a - floordiv(a, n) * n == dim:
+                return ceildiv(a, n) - floordiv(a, n)
+    return None
 
 
 def minimum(a: Dim, b: Dim) -> Dim:
@@ -379,10 +385,6 @@ def _operands(function: str, dim: Dim) -> tuple[Dim, ...]:
 def _constant(dim: Expr) -> int:
     """The number in a sum."""
     return next((factor for monomial, factor in dim.terms if not monomial), 0)
-
-
-def _is_positive(dim: Dim) -> bool:
-    return isinstance(dim, int) and dim > 0
 
 
 def _only_period(dim: Dim, length: int) -> int | None:

@@ -31,6 +31,7 @@ __all__ = [
     "call_of",
     "divide_exactly",
     "divide_term",
+    "divisor_of",
     "expr_of",
     "from_terms",
     "key_of",
@@ -326,6 +327,14 @@ def single_call(dim: Dim) -> Call | None:
         return None
     atom = monomial[0][0]
     return atom if isinstance(atom, Call) else None
+
+
+def divisor_of(atom: Atom) -> int | None:
+    """The number of a quotient by a positive number, else None."""
+    if isinstance(atom, Call) and atom.function == "floordiv":
+        divisor = atom.operands[1]
+        return divisor if isinstance(divisor, int) and divisor > 0 else None
+    return None
 
 
 def _shortened(text: str) -> str:

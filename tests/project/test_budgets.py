@@ -21,9 +21,9 @@ LINES = {
     "compiler": 2570,
     "compiler/bundling": 720,
     "compiler/dispatch": 2280,
-    "compiler/frontends": 43500,
+    "compiler/frontends": 43527,
     "compiler/graph": 11864,
-    "compiler/ir": 2412,
+    "compiler/ir": 2443,
     "compiler/kernels": 16645,
     "compiler/stream": 1653,
     "compiler/targets": 5035,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 130080
+IN_ALL = 130126
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -276,6 +276,38 @@ def test_calls_of_calls_are_one_call() -> None:
     assert modulo(modulo(S, 3), 8) == modulo(S, 3)
 
 
+def padded(x: Dim, n: int) -> list[Dim]:
+    """x rounded up to a multiple of n, as programs write it."""
+    rest = modulo(x, n)
+    return [
+        x + modulo(n - rest, n),
+        x + modulo(-x, n),
+        x + modulo(x * (n - 1), n),
+        -floordiv(-x, n) * n,
+        ceildiv(x, n) * n,
+        floordiv(x + n - 1, n) * n,
+        (floordiv(x - 1, n) + 1) * n,
+        # x - x % 2 is rounded down, which is 2*x less what is rounded up
+        *([x + n - 1 - modulo(x + n - 1, n)] if n > 2 else []),
+    ]
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 8, 16])
+@pytest.mark.parametrize("x", [S, A + S, floordiv(S, 4), A * B - 3, floordiv(A + 2, 2) + B])
+def test_a_size_padded_to_a_multiple_is_one_dim_however_it_is_written(x: Dim, n: int) -> None:
+    (whole,) = set(padded(x, n))
+    assert bounds(whole - x) == (0, n - 1)
+    assert modulo(whole, n) == 0
+    assert floordiv(whole, n) == ceildiv(x, n)
+    assert floordiv(A * ceildiv(x, n), ceildiv(x, n)) == A
+    assert prove_le(x * B, whole * B)
+    assert prove_le(whole * B, (x + n - 1) * B)
+    assert not prove_le(whole, x + n - 2)
+    for values in VALUES:
+        number = evaluate(x, {**values, "s": 13})
+        assert evaluate(whole, {**values, "s": 13}) == -(-number // n) * n
+
+
 def groupings(parts: Sequence[Dim], join: Callable[[Dim, Dim], Dim]) -> set[Dim]:
     """What joins of two and two make of the parts in this order."""
     if len(parts) == 1:
@@ -364,7 +396,8 @@ def test_quotients_by_one_number_are_compared() -> None:
     assert prove_le(floordiv(A + 1, 4), floordiv(A + 3, 4))
     assert not prove_le(floordiv(A + 3, 4) + 1, floordiv(A + 6, 4))
     assert not prove_le(floordiv(A + 3, 4), floordiv(A + 1, 4))
-    assert not prove_le(floordiv(A, 4), floordiv(A * 2, 5))
+    assert prove_le(floordiv(A, 4), floordiv(A * 2, 5))
+    assert not prove_le(floordiv(A, 4), floordiv(A + B, 5))
     assert prove_le(floordiv(A + 3, 4) * 3, floordiv(A + 7, 4) * 3 - 3)
     sizes = [floordiv(A + k, 4) * floordiv(B + k, 8) for k in (1, 3)]
     assert prove_le(*sizes)

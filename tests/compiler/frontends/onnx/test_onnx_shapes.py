@@ -68,6 +68,67 @@ def test_dims_that_broadcast_give_a_broadcast_expression() -> None:
     assert _run(module, x, y).shape == _run(module, y, x).shape == (4,)
 
 
+_PADS = {
+    "(n - x % n) % n": [
+        Node("Mod", ["image", "n"], ["left"]),
+        Node("Sub", ["n", "left"], ["short"]),
+        Node("Mod", ["short", "n"], ["pad"]),
+    ],
+    "-x % n": [Node("Neg", ["image"], ["below"]), Node("Mod", ["below", "n"], ["pad"])],
+    "-(-x // n) * n - x": [
+        Node("Add", ["image", "n1"], ["more"]),
+        Node("Div", ["more", "n"], ["ceiling"]),
+        Node("Mul", ["ceiling", "n"], ["padded"]),
+        Node("Sub", ["padded", "image"], ["pad"]),
+    ],
+    "where(x % n == 0, 0, n - x % n)": [
+        Node("Mod", ["image", "n"], ["left"]),
+        Node("Sub", ["n", "left"], ["short"]),
+        Node("Equal", ["left", "nothing"], ["fits"]),
+        Node("Where", ["fits", "nothing", "short"], ["pad"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("spelling", _PADS)
+def test_windows_of_padded_images_are_put_together_to_the_images(spelling: str) -> None:
+    model = build_model(
+        [
+            Node("Shape", ["x"], ["image"], start=1, end=3),
+            *_PADS[spelling],
+            Node("Concat", ["zeros", "pad"], ["pads"], axis=0),
+            Node("Pad", ["x", "pads", "", "axes"], ["padded_x"]),
+            Node("Add", ["image", "pad"], ["whole"]),
+            Node("Div", ["whole", "n"], ["counts"]),
+            Node("Split", ["counts"], ["rows", "columns"], num_outputs=2),
+            Node("Concat", ["any", "rows", "n", "columns", "n", "any1"], ["cut"], axis=0),
+            Node("Reshape", ["padded_x", "cut"], ["parts"]),
+            Node("Transpose", ["parts"], ["moved"], perm=[0, 1, 3, 2, 4, 5]),
+            Node("Reshape", ["moved", "flat"], ["windows"]),
+            Node("ReduceProd", ["counts"], ["count"], keepdims=1),
+            Node("Shape", ["windows"], ["all"], start=0, end=1),
+            Node("Div", ["all", "count"], ["images"]),
+            Node("Concat", ["images", "counts", "n", "n", "any1"], ["back"], axis=0),
+            Node("Reshape", ["windows", "back"], ["apart"]),
+            Node("Transpose", ["apart"], ["again"], perm=[0, 1, 3, 2, 4, 5]),
+            Node("Concat", ["images", "whole", "any1"], ["as_image"], axis=0),
+            Node("Reshape", ["again", "as_image"], ["whole_image"]),
+            Node("Slice", ["whole_image", "zeros", "image", "axes"], ["y"]),
+        ],
+        [make_value("x", ["b", "h", "w", 3])],
+        ["y"],
+        {
+            "n": [7], "n1": [6], "nothing": [0], "any": [0], "any1": [3],
+            "flat": [-1, 49, 3], "axes": [1, 2], "zeros": [0, 0],
+        },
+    )  # fmt: skip
+    module = import_onnx(model)
+    assert _result_type(module) == "f32[b,h,w,3]"
+    for shape in [(2, 13, 21, 3), (1, 7, 1, 3)]:
+        x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(_run(module, x), x)
+
+
 def test_shape_gather_concat_reshape_folds_into_dims() -> None:
     model = build_model(
         [
@@ -331,7 +392,7 @@ def test_a_branch_that_is_not_taken_asks_nothing_of_dims() -> None:
         ("(s - 1)//2 + 1", "floordiv(s+1, 2)"),
         ("Max(1, s)", "max(1, s)"),
         ("s**2", "s*s"),
-        ("Mod(s, 2)", "mod(s, 2)"),
+        ("Mod(s, 2)", "2*floordiv(s+1, 2)-s"),
         ("batch size", "batch_size"),
         ("batch-size", "batch_size"),
         ("s//t", "s__t"),

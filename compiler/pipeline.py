@@ -37,7 +37,7 @@ from ingot.compiler.frontends.natives import Native, OwnOps, python_functions
 from ingot.compiler.graph.control.settle_branches import settle_branches
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.forms.multiply_codes import IN_INTEGERS, LEFT_IN_FLOAT
-from ingot.compiler.graph.forms.pack_weights import IN_HALVES, products_in_words
+from ingot.compiler.graph.forms.pack_weights import IN_HALVES, IN_PARTS, products_in_words
 from ingot.compiler.graph.forms.round_rows import (
     ROUNDED,
     expand_scaled,
@@ -410,6 +410,7 @@ def _arithmetic(module: ir.Module) -> dict[str, Any]:
         "left_in_float": found(LEFT_IN_FLOAT, ()),
         "rounded_rows": found(ROUNDED, 0),
         **({f"in_{precision_of(module)}": found(IN_HALVES)} if found(IN_HALVES) else {}),
+        **{f"in_{name}": found(layers, ()) for name, layers in IN_PARTS.items()},
         "in_integers": found(IN_INTEGERS, ()),
     }
 

@@ -51,6 +51,9 @@ _SPREAD = 4.0
 
 _CORRECTLY_ROUNDED = 0.5
 _EXACT_KINDS = frozenset({"max", "min", "and", "or", "xor"})
+_LEFT_OUT = {2: 512, 3: 2}
+"""Ulp of terms' magnitudes that products of so many bf16 parts leave out."""
+
 _NARROW = (2, -6)
 """Bits of fraction and the least exponent of the f8 family, or less."""
 
@@ -126,6 +129,7 @@ class _Evaluator:
         if row.family == "elementwise":
             return own
         terms = row.ulp + np.sqrt(_term_count(op, values))
+        terms += _LEFT_OUT.get(getattr(op.attributes, "bf16_parts", 0), 0)
         magnitude = self._magnitude(op, values)
         working = dtype if dtype.bytes >= 4 else DType.from_numpy(np.dtype(np.float32))
         return cast(Array, own + terms * _unit(magnitude, working))

@@ -16,6 +16,7 @@ from ingot.compiler.ir.dim_bounds import Bounds, bounds
 from ingot.compiler.ir.dims import Dim, symbols_of
 from ingot.compiler.ir.renamed_dims import sizes_of_symbols
 from ingot.compiler.stream.allocation import Allocation, likely_size, value_at
+from ingot.compiler.targets.target import VARIANTS
 from ingot.hal.errors import CompileError, InvalidArgument
 from ingot.hal.printable import printable, size_text
 
@@ -192,6 +193,8 @@ class Report:
     rounded_rows: int = 0  # products whose activations are rounded to 8 bits
     in_bf16: Sequence[str] = ()  # layers whose factors are rounded to bf16
     in_f16: Sequence[str] = ()  # the same of f16
+    in_bf16x3: Sequence[str] = ()  # those whose factors may be sums of two bf16
+    in_bf16x6: Sequence[str] = ()  # the same of three
     natives: Mapping[str, str] = field(default_factory=dict)  # signatures of native functions
     python_natives: Sequence[str] = ()  # those that are Python functions of this process
     in_integers: Sequence[str] = ()  # layers that multiply bytes
@@ -250,9 +253,16 @@ class Report:
     def _halves_lines(self) -> Iterator[str]:
         """Which layers multiply bf16 or f16, and how far their results are off."""
         off = "each result off by less than"
+        tiled = [
+            name for target in self.targets.values() for name in target.object_lengths
+            if name in VARIANTS and VARIANTS[name].target.tiles
+        ]  # fmt: skip
+        where = f"with {', '.join(tiled)}, f32 elsewhere" if tiled else "f32: no variant has tiles"
         for name, layers, bound in (
             ("bf16", self.in_bf16, f"{off} 1/128 of its terms' magnitudes"),
             ("f16", self.in_f16, f"{off} 1/30 of its terms' magnitudes, mostly 1/1000"),
+            ("bf16x3", self.in_bf16x3, f"{off} 2^-14 of its terms' magnitudes ({where})"),
+            ("bf16x6", self.in_bf16x6, f"{off} 2^-22 of its terms' magnitudes ({where})"),
         ):
             if layers:
                 yield f"{_count(len(layers), 'layer')} of {name}, {bound}:"

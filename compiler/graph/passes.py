@@ -28,6 +28,7 @@ from ingot.compiler.graph.forms.pack_weights import pack_weights
 from ingot.compiler.graph.forms.round_factors import round_factors
 from ingot.compiler.graph.forms.share_tables import share_tables
 from ingot.compiler.graph.forms.simplify_rescaling import simplify_rescaling
+from ingot.compiler.graph.forms.split_factors import split_factors
 from ingot.compiler.graph.forms.split_init import split_init
 from ingot.compiler.graph.forms.split_reductions import split_reductions
 from ingot.compiler.graph.forms.store_halves import store_halves
@@ -67,6 +68,7 @@ GRAPH_PASSES: tuple[Callable[[Module], Module], ...] = (
     eliminate_dead_code,
     simplify_rescaling,
     round_factors,
+    split_factors,
     store_halves,
     choose_winograd,
     pack_weights,

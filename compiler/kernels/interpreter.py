@@ -270,6 +270,34 @@ class _Run:
         alive = self.active[:, None, None] & (rows[:, None] < at[10][:, 0])
         self.write(op, indices, np.broadcast_to(alive, indices.shape), sums, 9)
 
+    def dot_parts(self, op: Op) -> None:
+        """As `dot_tiles`: [item, word, row or column] on the way."""
+        dot = table.DotParts.of(op)
+        at = [
+            np.reshape(0 if isinstance(each.type, MemoryType) else self.values[each], (-1, 1, 1))
+            for each in op.operands
+        ]
+        rows, words = (np.arange(max(int(np.max(each)), 0)) for each in at[10:])
+        word, column = words[:, None], np.arange(16 * dot.panels)
+        alive = self.active.reshape(-1, 1, 1) & (word < at[11])
+        starts = at[9] + rows[:, None] * 16 * dot.width + column
+        stored = self.active[:, None, None] & (rows[:, None] < at[10])
+        dtype = dtype_of(op.operands[8]).numpy
+        found = np.zeros(np.broadcast_shapes(starts.shape, stored.shape), dtype)
+        sums = self.words_of(op, 8, starts, stored).view(dtype) if dot.adds else found
+        pairs = [(i, j) for i in range(dot.parts) for j in range(dot.parts - i)]
+        for i, j in pairs:
+            places = at[1] + i * at[3] + word + rows * at[2]
+            a = self.words_of(op, 0, places, alive & (rows < at[10]))
+            places = at[5] + j * at[7] + 16 * word + column // 16 * at[6] + column % 16
+            b = self.words_of(op, 4, places, alive & (column >= 0))
+            for k in range(len(words)):
+                left = a[:, k, :, None].repeat(len(column), 2)
+                right = b[:, k, None].repeat(len(rows), 1)
+                sums = REFERENCES["loop.dot2"](left, right, sums)
+        places, stored = (np.broadcast_to(each, sums.shape) for each in (starts, stored))
+        self.write(op, places, stored, sums, 8)
+
     def multiply_tile(self, op: Op) -> None:
         dot, lines = table.MultiplyTile.of(op), np.arange(TILE)
         left, pitch, right = (self.values[op.operands[each]][:, None, None] for each in (1, 2, 4))
@@ -393,6 +421,7 @@ _SPECIAL: dict[str, Callable[[_Run, Op], None]] = {
     "loop.multiply_tile": _Run.multiply_tile,
     "loop.store_tile": _Run.store_tile,
     "loop.dot_tiles": _Run.dot_tiles,
+    "loop.dot_parts": _Run.dot_parts,
     "loop.same": _Run.same,
     "loop.poll": _Run.poll,
     "loop.prefetch": lambda run, op: None,

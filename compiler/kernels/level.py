@@ -180,7 +180,7 @@ def _shapeless(block: Block, is_shaped: bool) -> Iterator[tuple[Op, str]]:
             if is_shaped:
                 yield op, "stands more than once in front of the same ops"
             is_shaped = True
-        if op.name in ("loop.dot_tiles", "loop.multiply_tile") and not is_shaped:
+        if op.name in ("loop.dot_tiles", "loop.dot_parts", "loop.multiply_tile") and not is_shaped:
             yield op, "has no loop.shape_tiles in front of it"
         for region in op.regions:
             yield from _shapeless(region.block, is_shaped)

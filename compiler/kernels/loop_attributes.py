@@ -15,6 +15,7 @@ __all__ = [
     "Code",
     "Constant",
     "Dot4",
+    "DotParts",
     "DotTiles",
     "Fault",
     "Fma",
@@ -115,6 +116,17 @@ class DotTiles(Attributes):
     lines: int
     panels: int
     width: int
+
+
+@dataclass(frozen=True)
+class DotParts(Attributes):
+    """Of `loop.dot_parts`: how many bf16 a number is the sum of, 2 or 3, how many panels there are,
+    the panels of a row of sums, and whether these are added to."""
+
+    parts: int
+    panels: int
+    width: int
+    adds: bool
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ingot.compiler.kernels.loop_attributes import (
     Code,
     Constant,
     Dot4,
+    DotParts,
     DotTiles,
     Lane,
     MultiplyTile,
@@ -305,12 +306,22 @@ def dot_tiles(op: Op) -> tuple[Type, ...]:
     pair = f"{dot.left.name} and {dot.right.name}"
     require(is_bytes or is_halves, f"multiplies bytes, i8 or u8, or bf16, not {pair}")
     wanted = "i32" if is_bytes else "f32"
-    require(_element(sums).name == wanted, f"stores sums of {wanted}, not {sums.type}")
     fits = dot.panels in (1, 2) and dot.lines in (1, 2)
     require(fits, f"takes one or two lines and panels, not {dot.lines} and {dot.panels}")
     require(dot.width >= dot.panels, f"stores {dot.panels} panels in rows of {dot.width}")
-    own = defined_by(sums, "loop.scratch") is not None
-    require(own, "sums are in memory of the kernel's own")
+    _require_sums(sums, wanted)
+    return ()
+
+
+def dot_parts(op: Op) -> tuple[Type, ...]:
+    dot = DotParts.of(op)
+    left, right, sums = (op.operands[place] for place in (0, 4, 8))
+    for side in (left, right):
+        require(_element(side).name == "i32", f"takes words of i32, not {side.type}")
+    require(dot.parts in (2, 3), f"takes numbers of two or three parts, not {dot.parts}")
+    require(dot.panels in (1, 2), f"takes one or two panels, not {dot.panels}")
+    require(dot.width >= dot.panels, f"stores {dot.panels} panels in rows of {dot.width}")
+    _require_sums(sums, "f32")
     return ()
 
 
@@ -326,11 +337,15 @@ def multiply_tile(op: Op) -> tuple[Type, ...]:
 
 def store_tile(op: Op) -> tuple[Type, ...]:
     (sums,) = op.operands
-    require(_element(sums).name == "i32", f"stores sums of i32, not {sums.type}")
-    own = defined_by(sums, "loop.scratch") is not None
-    require(own, "sums are in memory of the kernel's own")
+    _require_sums(sums, "i32")
     _require_tile(Tile.of(op).tile)
     return ()
+
+
+def _require_sums(sums: Value, wanted: str) -> None:
+    require(_element(sums).name == wanted, f"stores sums of {wanted}, not {sums.type}")
+    own = defined_by(sums, "loop.scratch") is not None
+    require(own, "sums are in memory of the kernel's own")
 
 
 def _require_tile(number: int) -> None:

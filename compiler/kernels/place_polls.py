@@ -19,7 +19,7 @@ from ingot.compiler.ir.dims import Bounds, bounds
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.loop import lanes_of
 from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS
-from ingot.compiler.kernels.table import Constant, For, Ordinal, Poll
+from ingot.compiler.kernels.table import Constant, DotParts, For, Ordinal, Poll
 
 __all__ = ["PART", "place_polls"]
 
@@ -141,6 +141,9 @@ def _cost(op: Op) -> int:
         # about 72 cycles for 16 words of 32 rows and columns
         words, segments = (_number(value) or _FEW for value in op.operands[11:])
         return 5 * words * segments
+    if op.name == "loop.dot_parts":
+        parts = DotParts.of(op).parts
+        return 5 * (_number(op.operands[11]) or _FEW) * parts * (parts + 1) // 2
     return _FUNCTION if op.name in COSTLY or op.name in MATH_FUNCTIONS else _COSTS.get(op.name, 1)
 
 

@@ -22,6 +22,7 @@ from ingot.compiler.kernels.loop_attributes import (
     Code,
     Constant,
     Dot4,
+    DotParts,
     DotTiles,
     Fault,
     Fma,
@@ -52,6 +53,7 @@ __all__ = [
     "Compare",
     "Constant",
     "Dot4",
+    "DotParts",
     "DotTiles",
     "Fault",
     "Fma",
@@ -432,6 +434,18 @@ def _tile_ops() -> None:
         "front of them may change. Two have those of a tile.",
         "writes",
         attributes=DotTiles,
+    )
+    _row(
+        "loop.dot_parts(left: memory, left_at: index, pitch: index, left_step: index, "
+        "right: memory, right_at: index, panel_pitch: index, right_step: index, sums: memory, "
+        "sums_at: index, rows: index, words: index)",
+        "",
+        rules.dot_parts,
+        "As `loop.dot_tiles` of a line of 16 or 32 rows and a segment, of numbers that are sums of "
+        "bf16: first parts begin at left_at and right_at, the others left_step and right_step "
+        "farther each. Stores from sums_at on, or adds there, products of parts i + j < `parts`.",
+        "writes",
+        attributes=DotParts,
     )
     _row(
         "loop.multiply_tile(left: memory, left_at: index, pitch: index, right: memory, "

@@ -32,6 +32,7 @@ __all__ = ["CheckedRun", "Comparison", "Difference", "relative_error", "run_for_
 _QUIET = frozenset({"constant", "broadcast", "reshape", "dim", "return"})
 
 _ROUNDED = 0.05  # how far a whole model may be off whose factors have 8 bits
+_OF_PRECISION = {"f32": 0.0, "bf16x3": 1e-3, "bf16x6": 0.0}  # the same of what is not rounded so
 
 _Array = npt.NDArray[Any]
 
@@ -68,7 +69,7 @@ class Comparison:
         """The largest error of a result, relative to its largest element."""
         if self.tolerance is not None:
             return self.tolerance
-        return dtype.tolerance and max(dtype.tolerance, 0 if self.precision == "f32" else _ROUNDED)
+        return dtype.tolerance and max(dtype.tolerance, _OF_PRECISION.get(self.precision, _ROUNDED))
 
     @property
     def own_ops(self) -> OwnOps:

@@ -62,7 +62,8 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
         default="f32",
         metavar="NAME",
         help="of what meets weights: f32 as it is; int8, rounded to 8 bits where weights are "
-        "quantised in groups; or bf16 or f16, as are the weights then, in half the bytes "
+        "quantised in groups; bf16 or f16, as are the weights then, in half the bytes; or f32 made "
+        "of three or six products of bf16 where processors multiply tiles of these: bf16x3, bf16x6 "
         "(%(default)s)",
     )
 

@@ -76,6 +76,8 @@ def compile_report(
         "rounded_rows": report.rounded_rows,
         "in_bf16": list(report.in_bf16),
         "in_f16": list(report.in_f16),
+        "in_bf16x3": list(report.in_bf16x3),
+        "in_bf16x6": list(report.in_bf16x6),
     }
 
 

@@ -12,14 +12,27 @@ from collections.abc import Callable, Sequence
 
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.moves import moved, moved_from
-from ingot.compiler.graph.ops import PANEL, Convolution, Depthwise, DotGeneral, Take, lane_depth
+from ingot.compiler.graph.ops import (
+    PANEL,
+    PARTS_STEPS,
+    Convolution,
+    Depthwise,
+    DotGeneral,
+    DotPacked,
+    Take,
+    lane_depth,
+)
 from ingot.compiler.graph.rewriter import defined_by, rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Module, Op, Value
+from ingot.compiler.ir.attributes import Dims
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dim, product
+from ingot.hal.spec import dtype
 
 __all__ = [
     "IN_HALVES",
+    "IN_PARTS",
+    "PARTS",
     "Columns",
     "is_channels_last",
     "is_pointwise",
@@ -33,8 +46,18 @@ __all__ = [
 IN_HALVES = "products_in_halves"
 """Attribute of a module: the layers whose products are to be of bf16 or f16."""
 
+PARTS = {"bf16x3": 2, "bf16x6": 3}
+"""How many bf16 an f32 is the sum of, by a `precision`, which tells how many products of these make
+one of f32."""
+
+IN_PARTS = {name: f"products_in_{name}" for name in PARTS}
+"""Attributes of a module, by such a precision: the layers whose products may be so."""
+
 _PACKED = ("f32", "f64", "f16", "bf16", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 """Dtypes of operands that kernels read from panels."""
+
+SPLIT_ROWS = 32
+"""Rows from which on products of bf16 parts take less time than of f32."""
 
 _LEAST_WIDTH = 64  # columns
 _MOST_TURNED = 128
@@ -72,18 +95,40 @@ def pack(w: Value, builder: Builder) -> Value:
     return builder.value("transpose", w, permutation=(2, 0, 3, 1))
 
 
+def is_split(rows: Dims) -> bool:
+    """Whether so many rows may pay for splitting what is multiplied."""
+    count = product(rows)
+    return not isinstance(count, int) or count >= SPLIT_ROWS
+
+
+def pack_parts(w: Value, count: int, builder: Builder) -> Value:
+    """The bf16 whose sum is [k, n], the greatest first, each packed; whole steps of K."""
+    if missing := -known_dim(tensor_type(w).shape[0]) % PARTS_STEPS:
+        w = builder.value(
+            "pad", w, builder.constant(0, tensor_type(w).dtype), low=(0, 0), high=(missing, 0)
+        )
+    parts = []
+    for _ in range(count):
+        part = builder.value("convert", w, dtype=dtype("bf16"))
+        w = builder.value("sub", w, builder.value("convert", part, dtype=dtype("f32")))
+        panels = pack(part, builder)
+        parts.append(builder.reshape(panels, (1, *tensor_type(panels).shape)))
+    return builder.value("concatenate", *parts, axis=0)
+
+
 def _is_packable(op: Op) -> bool:
     a, b = (tensor_type(operand).dtype for operand in op.operands)
     return (a is b or _are_bytes(op)) and a.name in _PACKED
 
 
 def products_in_words(module: Module) -> set[str]:
-    """What the packed module multiplies in words: "i8", and with such a `precision` "bf16" or
-    "f16"."""
+    """What the packed module multiplies in words: "i8", "parts", bf16 of which f32 are sums, and
+    with such a `precision` "bf16" or "f16"."""
     packed = ("dot_packed", "conv_packed", "depthwise")
     ops = (op for function in module.functions.values() for op in tensor_ops(function.block))
     is_found = any(op.name == "dot_scaled" or (op.name in packed and _are_bytes(op)) for op in ops)
     found = {"i8"} if is_found else set()
+    found |= {"parts"} if any(map(module.attributes.get, IN_PARTS.values())) else set()
     return found | (
         {str(module.attributes["precision"])} if module.attributes.get(IN_HALVES) else set()
     )
@@ -117,12 +162,15 @@ def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] 
         return None
 
     def product(rows: Value, w: Value, columns: Columns) -> Value:
-        n, dtype = columns.count_of(w), DotGeneral.of(op).dtype
+        n, dot = columns.count_of(w), DotGeneral.of(op)
         w = _stored(w, builder)
         if _are_bytes(op):
             rows, w = _in_whole_words(rows, -1, builder), _in_whole_words(w, 0, builder)
         panels = columns.of_panels(pack(w, builder), builder)
-        return builder.value("dot_packed", rows, panels, n=n, dtype=dtype)
+        count = dot.bf16_parts if is_split(tensor_type(rows).shape[:-1]) else 0
+        parts = (pack_parts(w, count, builder),) if count and columns.chosen is None else ()
+        packed = DotPacked(n, dot.dtype, count)
+        return builder.append("dot_packed", (rows, panels, *parts), (), packed).result
 
     return multiply_rows(op, builder, weights, product)
 
@@ -267,9 +315,13 @@ def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     if _are_bytes(op) or _are_halves(op):
         x, w = _in_whole_words(x, -1, builder), _in_whole_words(w, -2, builder)
         inputs = tensor_type(w).shape[-2]
-    panels = pack(builder.reshape(w, [product(window) * inputs, outputs]), builder)
+    flat = builder.reshape(w, [product(window) * inputs, outputs])
+    panels = pack(flat, builder)
     if is_pointwise(op):
-        return [builder.value("dot_packed", x, panels, n=outputs, dtype=convolution.dtype)]
+        count = convolution.bf16_parts if is_split(tensor_type(x).shape[:-1]) else 0
+        parts = (pack_parts(flat, count, builder),) if count else ()
+        dot = DotPacked(known_dim(outputs), convolution.dtype, count)
+        return [builder.append("dot_packed", (x, panels, *parts), (), dot).result]
     assert len(window) == count
     moves = vars(depthwise_of(convolution))
     return [builder.value("conv_packed", x, panels, window=tuple(window), n=outputs, **moves)]

@@ -89,6 +89,8 @@ def _is_large(op: Op, weights: set[Value], half: DType) -> bool:
     """Whether it is a product of f32 or halves in pairs, of which a weight has many elements."""
     if not isinstance(op.attributes, (DotGeneral, Convolution)) or op.attributes.exact:
         return False
+    if op.attributes.bf16_parts:
+        return False
     types = {tensor_type(each).dtype for each in (*op.operands, op.result)}
     if types != {_F32} and {tensor_type(each).dtype for each in op.operands} != {half}:
         return False

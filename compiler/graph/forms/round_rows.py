@@ -33,7 +33,7 @@ __all__ = [
     "why_not_rounded",
 ]
 
-_PRECISIONS = ("f32", "int8", "bf16", "f16")
+_PRECISIONS = ("f32", "int8", "bf16", "f16", "bf16x3", "bf16x6")
 ROUNDED = "rounded_rows"
 """Attribute of a module: how many products have rounded rows."""
 

@@ -17,10 +17,11 @@ from ingot.compiler.ir import TensorType
 from ingot.compiler.ir.attributes import LEFT_OUT, Attributes, Dims, Ints, Pairs, by_operands
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, ceildiv, floordiv, known_dims, product, prove_le
-from ingot.hal.spec import DType
+from ingot.hal.spec import DType, dtype
 
 __all__ = [
     "PANEL",
+    "PARTS_STEPS",
     "Attention",
     "AttentionPaged",
     "ConvPacked",
@@ -38,6 +39,9 @@ __all__ = [
 
 PANEL = 16
 """Columns of a panel of packed weights."""
+
+PARTS_STEPS = 32
+"""Steps of K that a product of parts takes at once."""
 
 
 def _dtype_of(x: TensorType, *_: TensorType) -> DType:
@@ -71,10 +75,28 @@ def _same_class(a: TensorType, b: TensorType) -> None:
     )
 
 
+def _check_packed_parts(count: int, parts: TensorType | None, k: Dim, n: Dim) -> None:
+    """RuleError: they are not so many parts of a packed [k, n] weight."""
+    if parts is not None:
+        half = dtype("bf16")
+        depth = ceildiv(k, PARTS_STEPS) * PARTS_STEPS
+        wanted = TensorType(half, (count, *packed_shape(depth, n, half)))
+        require(count > 0 and parts == wanted, f"parts are {parts}, expected {wanted}")
+
+
+def _check_parts(parts: int, a: TensorType, b: TensorType) -> None:
+    """RuleError: factors of these types are not taken as so many bf16."""
+    require(parts in (0, 2, 3), f"bf16_parts is {parts}, expected 0, 2 or 3")
+    is_f32 = a.dtype.name == b.dtype.name == "f32"
+    require(not parts or is_f32, f"{a} and {b} are not taken as {parts} bf16: they are not f32")
+
+
 @dataclass(frozen=True, kw_only=True)
 class DotGeneral(Attributes):
     """Sum of products over the contracted axes: [batch, free of a, free of b]. `exact`: of factors
-    as they are, whatever precision is asked for."""
+    as they are, whatever precision is asked for. `bf16_parts`, 2 or 3: each factor, f32, may be
+    taken as the sum of so many bf16, and products of these that are small beside the rest of the
+    last one left out: what is off is less than 2^-14 or 2^-22 of the terms' magnitudes."""
 
     lhs_batch: Ints = ()
     rhs_batch: Ints = ()
@@ -82,6 +104,7 @@ class DotGeneral(Attributes):
     rhs_contract: Ints
     dtype: DType = field(metadata=by_operands(_dtype_of))
     exact: bool = field(default=False, metadata=LEFT_OUT)
+    bf16_parts: int = field(default=0, metadata=LEFT_OUT)
 
     def batch(self, side: str) -> Ints:
         """The batch axes of the side "lhs" or "rhs"."""
@@ -93,6 +116,7 @@ class DotGeneral(Attributes):
 
     def result(self, a: TensorType, b: TensorType) -> TensorType:
         _same_class(a, b)
+        _check_parts(self.bf16_parts, a, b)
         check_axes((*self.lhs_batch, *self.lhs_contract), a.rank, "lhs_batch and lhs_contract")
         check_axes((*self.rhs_batch, *self.rhs_contract), b.rank, "rhs_batch and rhs_contract")
         require(
@@ -190,7 +214,7 @@ def _spatial_dims(
 @dataclass(frozen=True, kw_only=True)
 class Convolution(Attributes):
     """Sum of products under a window; `layout` such as nchw,oihw->nchw names the axes.
-    `exact`: as of dot_general."""
+    `exact` and `bf16_parts`: as of dot_general."""
 
     layout: str
     strides: Dims = field(metadata=by_operands(_spatial_ones))
@@ -200,9 +224,11 @@ class Convolution(Attributes):
     groups: int = 1
     dtype: DType = field(metadata=by_operands(_dtype_of))
     exact: bool = field(default=False, metadata=LEFT_OUT)
+    bf16_parts: int = field(default=0, metadata=LEFT_OUT)
 
     def result(self, x: TensorType, w: TensorType) -> TensorType:
         _same_class(x, w)
+        _check_parts(self.bf16_parts, x, w)
         axes = parse_layout(self.layout)
         rank = len(axes.spatial) + 2
         require(
@@ -237,17 +263,22 @@ class Convolution(Attributes):
 
 @dataclass(frozen=True)
 class DotPacked(Attributes):
-    """[..., k] times a packed [k, n] weight: [..., n]. A weight of f16 or bf16 may meet f32."""
+    """[..., k] times a packed [k, n] weight: [..., n]. A weight of f16 or bf16 may meet f32.
+    `bf16_parts`: as of dot_general; `parts` are those of b, bf16, each packed with zeros behind a
+    K that is no multiple of 32."""
 
     n: int
     dtype: DType = field(metadata=by_operands(_dtype_of))
+    bf16_parts: int = field(default=0, metadata=LEFT_OUT)
 
-    def result(self, a: TensorType, b: TensorType) -> TensorType:
+    def result(self, a: TensorType, b: TensorType, parts: TensorType | None = None) -> TensorType:
         if a.dtype.name != "f32" or b.dtype.name not in ("f16", "bf16"):
             _same_class(a, b)
+        _check_parts(self.bf16_parts, a, b)
         require(a.rank >= 1, "a must have at least one dim")
         wanted = packed_shape(a.shape[-1], self.n, b.dtype)
         require(b.shape == wanted, f"b is {b}, expected {TensorType(b.dtype, wanted)}")
+        _check_packed_parts(self.bf16_parts, parts, a.shape[-1], self.n)
         return TensorType(self.dtype, (*a.shape[:-1], self.n))
 
 
@@ -413,7 +444,9 @@ class AttentionPaged(Attributes):
 for _row in (
     OpRow("dot_general", "contraction", ("a: number", "b: number"), DotGeneral, ulp=4),
     OpRow("convolution", "contraction", ("x: number", "w: number"), Convolution, ulp=4),
-    OpRow("dot_packed", "contraction", ("a: number", "b: number"), DotPacked, ulp=4),
+    OpRow(
+        "dot_packed", "contraction", ("a: number", "b: number", "parts: float?"), DotPacked, ulp=4
+    ),
     OpRow("conv_packed", "contraction", ("x: number", "w: number"), ConvPacked, ulp=4),
     OpRow("conv_winograd", "contraction", ("x: real", "u: real"), ConvWinograd, ulp=32),
     OpRow("depthwise", "contraction", ("x: number", "w: number"), Depthwise, ulp=4),

@@ -50,6 +50,7 @@ def _dot_general(
     rhs_contract: tuple[int, ...],
     dtype: DType,
     exact: bool = False,
+    bf16_parts: int = 0,
 ) -> Array:
     a_free = [axis for axis in range(a.ndim) if axis not in (*lhs_batch, *lhs_contract)]
     b_free = [axis for axis in range(b.ndim) if axis not in (*rhs_batch, *rhs_contract)]
@@ -109,6 +110,7 @@ def _convolution(
     groups: int,
     dtype: DType,
     exact: bool = False,
+    bf16_parts: int = 0,
 ) -> Array:
     axes = parse_layout(layout)
     x = x.transpose((axes.batch, *axes.spatial, axes.feature))
@@ -127,7 +129,9 @@ def _unpack(b: Array, k: int, n: int) -> Array:
 
 
 @quiet
-def _dot_packed(a: Array, b: Array, *, n: int, dtype: DType) -> Array:
+def _dot_packed(
+    a: Array, b: Array, parts: Array | None = None, *, n: int, dtype: DType, bf16_parts: int = 0
+) -> Array:
     left, right = _factors(a, _unpack(b, a.shape[-1], n))
     return _sum_to(np.matmul(left, right), dtype)
 

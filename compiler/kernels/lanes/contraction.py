@@ -22,6 +22,7 @@ from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.coded import coded_products, decode_panels, few_rows, few_tile
 from ingot.compiler.kernels.lanes.columns import Columns
+from ingot.compiler.kernels.lanes.contraction_parts import in_parts
 from ingot.compiler.kernels.lanes.contraction_tiles import in_tiles
 from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.panel import (
@@ -89,7 +90,8 @@ def lower_contraction(function: Function, target: TargetInfo, by_threads: bool =
     """The kernel of an entry around one dot_packed or dot_general. `by_threads`: its grid is in the
     order in which threads share it, which is not that of work-groups."""
     as_asked = function, target, by_threads
-    return in_tiles(*as_asked) or _Contraction(*as_asked).lower()
+    made = in_tiles(*as_asked) or in_parts(*as_asked)
+    return made or _Contraction(*as_asked).lower()
 
 
 class _Contraction:

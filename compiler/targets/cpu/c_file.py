@@ -56,6 +56,8 @@ def print_source(kernels: Iterable[PrintedKernel]) -> str:
     lines.append(read_header("kernel.h", used))
     if "tiles" in used:
         lines.append(read_header("kernel_tiles.h", used))
+    if "parts" in used:
+        lines.append(read_header("kernel_parts.h", used))
     for lanes, count in sorted(headers.items()):
         words = [f"kernel_{part}.h" for part in _OWN_HEADERS if part in used and count > 1]
         needed = [*_HEADERS[:count], *words]

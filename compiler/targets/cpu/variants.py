@@ -66,7 +66,7 @@ _PRODUCTS = {
     "": (),
     "bf16": ("bf16",),
     "fp16": ("f16",),
-    "amx": ("i8", "bf16"),
+    "amx": ("i8", "bf16", "parts"),
     "amx-fp16": ("i8+f16",),
 }
 """Of a variant of x86-64 with such instructions."""
@@ -274,6 +274,7 @@ _DEFAULTS_FOR_BYTES = {
 _DEFAULTS_FOR_HALVES: dict[str, dict[str, tuple[str, ...]]] = {
     "bf16": {"x86_64": ("x86-64-v4-amx", "x86-64-v4-bf16"), "aarch64": ("aarch64-bf16",)},
     "f16": {"x86_64": ("x86-64-v4-amx-fp16", "x86-64-v4-fp16"), "aarch64": ("aarch64-fp16",)},
+    "parts": {"x86_64": ("x86-64-v4-amx",)},
 }
 
 

@@ -1,0 +1,80 @@
+"""Lets products of f32 be made of products of bf16, with `precision="bf16x3"` or "bf16x6".
+
+Nothing is rounded here, and no value gets another dtype: an op says that its factors may be taken
+as sums of two or three bf16, and kernels for processors that multiply tiles of these do so where it
+is faster (`kernels/split.py`). All others multiply f32. What is small, what a program asks for in
+high precision, and the products that FFTs and decompositions are made of stay as they are; what a
+program says of one product is left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.forms.pack_weights import (
+    IN_PARTS,
+    PARTS,
+    is_channels_last,
+    is_pointwise,
+)
+from ingot.compiler.graph.forms.round_rows import precision_of
+from ingot.compiler.graph.ops import Convolution, DotGeneral, parse_layout
+from ingot.compiler.graph.rewriter import rewrite, tensor_ops
+from ingot.compiler.ir import Module, Op, Value
+from ingot.compiler.ir.dims import product
+
+__all__ = ["split_factors"]
+
+_LEAST_PRODUCTS, _LEAST_TERMS = 1 << 18, 16
+"""Products in all, and of a sum, from which on splitting what is multiplied pays."""
+
+
+def split_factors(module: Module) -> Module:
+    """Mark the products of every function; returns the module."""
+    parts = PARTS.get(precision_of(module), 0)
+
+    def rule(op: Op, builder: Builder) -> Sequence[Value] | None:
+        if not isinstance(op.attributes, (DotGeneral, Convolution)) or not _is_large(op):
+            return None
+        if op.attributes.exact or op.attributes.bf16_parts:
+            return None
+        marked = replace(op.attributes, bf16_parts=parts)
+        return [builder.like(op, *op.operands, attributes=marked)]
+
+    layers: dict[str, dict[str, None]] = {name: {} for name in PARTS}
+    names = {count: name for name, count in PARTS.items()}
+    for function in module.functions.values():
+        if parts:
+            rewrite(function.block, rule)
+        for op in tensor_ops(function.block):
+            count = getattr(op.attributes, "bf16_parts", 0)
+            if count:
+                layers[names[count]][op.location] = None
+    for name, found in layers.items():
+        if found:
+            module.attributes[IN_PARTS[name]] = tuple(found)
+    return module
+
+
+def _is_large(op: Op) -> bool:
+    """Whether it is a product of f32 of many terms."""
+    types = [tensor_type(each) for each in (*op.operands, op.result)]
+    if {type.dtype.name for type in types} != {"f32"}:
+        return False
+    if isinstance(op.attributes, DotGeneral):
+        depth = product(types[0].shape[axis] for axis in op.attributes.lhs_contract)
+    else:
+        if Convolution.of(op).groups != 1 or not _is_product(op):
+            return False
+        depth = types[1].shape[parse_layout(Convolution.of(op).layout).weight_input]
+    if not isinstance(depth, int) or depth < _LEAST_TERMS:
+        return False
+    products = product((*types[2].shape, depth))
+    return not isinstance(products, int) or products >= _LEAST_PRODUCTS
+
+
+def _is_product(op: Op) -> bool:
+    """Whether it will be a product of pixels and a weight."""
+    return is_channels_last(op) and is_pointwise(op)

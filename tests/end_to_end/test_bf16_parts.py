@@ -1,0 +1,66 @@
+"""`precision="bf16x3"` and "bf16x6": products of f32 made of products of bf16, where tiles are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import ingot
+from tests.support.devices import best_variant, load_everywhere
+from tests.support.kernel_runner import tile_variants
+from tests.support.onnx_models import build_model, make_value
+from tests.support.products import draw, error_of
+
+Array = np.ndarray[Any, Any]
+BOUNDS = {"bf16x3": 2.0**-14, "bf16x6": 2.0**-21}
+OPTIONS: Any = {"variants": [*tile_variants(), best_variant()]}
+
+
+def product(w: Array, rows: Any = "rows") -> Any:
+    """relu(x) times the weight."""
+    nodes = [helper.make_node("Relu", ["x"], ["z"]), helper.make_node("MatMul", ["z", "w"], ["y"])]
+    return build_model(nodes, [make_value("x", (rows, w.shape[0]))], ["y"], {"w": w})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", BOUNDS)
+def test_results_are_within_what_is_promised(precision: str) -> None:
+    w, rows = draw(90, 100), 70
+    w *= 10.0 ** np.linspace(-12, 12, 90, dtype=np.float32)[:, None]
+    for model in load_everywhere(product(w), precision=precision, **OPTIONS).values():
+        for count in (1, rows):
+            x = draw(count, 90, seed=1)
+            x /= 10.0 ** np.linspace(-12, 12, 90, dtype=np.float32)
+            z = np.maximum(x, 0).astype(np.float64)
+            off = np.abs(np.asarray(model(x)) - z @ w)
+            assert (off <= BOUNDS[precision] * (z @ np.abs(w))).all()
+
+
+@pytest.mark.skipif(not tile_variants(), reason="the processor has no tiles")
+def test_tiles_are_used_and_others_multiply_f32() -> None:
+    w, x = draw(64, 80), draw(64, 64, seed=1)
+    wanted, errors = np.maximum(x, 0).astype(np.float64) @ w, {}
+    for precision in ("f32", *BOUNDS):
+        for variant in OPTIONS["variants"]:
+            module = ingot.compile(product(w, 64), precision=precision, variants=[variant])
+            errors[precision, variant] = error_of(np.asarray(ingot.load(module)(x)), wanted)
+    tiles, plain = OPTIONS["variants"]
+    assert errors["bf16x3", tiles] > 1e-6
+    assert errors["bf16x6", tiles] < 3e-7
+    assert len({errors[each, plain] for each in ("f32", *BOUNDS)}) == 1
+
+
+def test_a_report_says_which_layers_they_are_and_where() -> None:
+    w = draw(64, 80)
+    module = ingot.compile(product(w), precision="bf16x3", variants=["x86-64-v4-amx", "x86-64-v3"])
+    assert module.report.in_bf16x3 == ("MatMul_1",)
+    assert "2^-14 of its terms' magnitudes (with x86-64-v4-amx, f32 elsewhere)" in str(
+        module.report
+    )
+    module = ingot.compile(product(w), precision="bf16x6", variants=["x86-64-v3"])
+    assert module.report.in_bf16x6 == ("MatMul_1",)
+    assert "(f32: no variant has tiles)" in str(module.report)
+    assert not ingot.compile(product(w, 1), precision="bf16x6").report.in_bf16x6

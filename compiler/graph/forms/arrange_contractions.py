@@ -31,8 +31,8 @@ from ingot.compiler.graph.forms.pack_weights import (
     is_pointwise,
     pack_convolution,
 )
-from ingot.compiler.graph.forms.spread_inputs import divide_phases, has_phases
-from ingot.compiler.graph.ops import PANEL, Convolution, DotGeneral, lanes_of_groups, parse_layout
+from ingot.compiler.graph.forms.spread_inputs import as_channels_last, divide_phases, has_phases
+from ingot.compiler.graph.ops import PANEL, Convolution, DotGeneral, lanes_of_groups
 from ingot.compiler.graph.rewriter import rewrite
 from ingot.compiler.ir import Module, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product, row_major_strides
@@ -142,7 +142,7 @@ def _merge_columns(op: Op, builder: Builder) -> Sequence[Value] | None:
 
 def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     if not is_channels_last(op):
-        return _channels_last(op, builder)
+        return [as_channels_last(op, builder)]
     if any(step != 1 for step in Convolution.of(op).lhs_dilation):
         return _dilate_input(op, builder)
     if has_unknown_window(op):
@@ -161,20 +161,6 @@ def _arrange_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
     if are_points:
         return [_multiply_groups(op, builder, groups, inputs, each)]
     return _split_groups(op, builder, groups, inputs, each)
-
-
-def _channels_last(op: Op, builder: Builder) -> Sequence[Value]:
-    places = parse_layout(Convolution.of(op).layout)
-    x_order = (places.batch, *places.spatial, places.feature)
-    w_order = (*places.weight_spatial, places.weight_input, places.weight_output)
-    x = builder.transpose(op.operands[0], x_order)
-    w = builder.transpose(op.operands[1], w_order)
-    spatial = "dehwfgjklm"[: len(places.spatial)]
-    last, kernel = f"n{spatial}c", f"{spatial}io"
-    changed = replace(Convolution.of(op), layout=f"{last},{kernel}->{last}")
-    y = builder.like(op, x, w, attributes=changed)
-    made = [places.result_batch, *places.result_spatial, places.result_feature]
-    return [builder.transpose(y, [made.index(axis) for axis in range(len(made))])]
 
 
 def _dilate_input(op: Op, builder: Builder) -> Sequence[Value]:

@@ -38,6 +38,8 @@ from ingot.compiler.graph.forms.dequantised import (
     read_weight,
 )
 from ingot.compiler.graph.forms.moves import moved_last
+from ingot.compiler.graph.forms.pack_weights import is_channels_last
+from ingot.compiler.graph.forms.spread_inputs import as_channels_last, divide_phases, has_phases
 from ingot.compiler.graph.ops import Convolution, DotGeneral, Transpose, parse_layout
 from ingot.compiler.graph.rewriter import defined_by, rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Module, Op, Value
@@ -389,9 +391,10 @@ class _Convolution(_Form):
 
     def total(self, x: Dequantised, w: Dequantised, builder: Builder) -> Value:
         """With the zero point of x, where there is one, as its padding."""
-        padding = self.attributes.padding
-        if x.zero is not None and any(step != 1 for step in self.attributes.lhs_dilation):
-            raise Refused("its input is spread out, and has a zero point")
+        padding, dilation = self.attributes.padding, self.attributes.lhs_dilation
+        spread = next((axis for axis, step in enumerate(dilation) if step != 1), None)
+        if x.zero is not None and spread is not None:
+            return self._spread_total(x, w, spread, builder)
         if x.zero is None or all(pair == (0, 0) for pair in padding):
             return super().total(x, w, builder)
         low: list[Dim] = [0] * tensor_type(x.codes).rank
@@ -403,6 +406,21 @@ class _Convolution(_Form):
         inner = copy(self)
         inner.attributes = replace(self.attributes, padding=((0, 0),) * len(padding))
         return inner.total(replace(x, codes=codes), w, builder)
+
+    def _spread_total(self, x: Dequantised, w: Dequantised, axis: int, builder: Builder) -> Value:
+        """By phases, each of which has a padding and sums of the weight of its own."""
+
+        def convolve(codes: Value, weight: Value, changed: Convolution) -> Value:
+            op = builder.append("convolution", (codes, weight), (), changed)
+            form = _Convolution(op, 1)
+            return form.total(replace(x, codes=codes), replace(w, codes=weight), builder)
+
+        op = builder.append("convolution", (x.codes, w.codes), (), self.attributes)
+        if not is_channels_last(op):
+            return as_channels_last(op, builder, convolve)
+        if w.zero is not None or not has_phases(op, axis):
+            raise Refused("its input is spread out, and has a zero point")
+        return divide_phases(op, builder, axis, convolve)
 
     def sums_of_rows(self, x: Value, w: Value, builder: Builder) -> Value:
         """By a convolution with ones."""

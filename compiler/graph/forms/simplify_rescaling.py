@@ -38,6 +38,7 @@ __all__ = ["simplify_rescaling"]
 _F32 = dtype("f32")
 _GREATEST = 1e30  # beyond it a product of two may be infinite
 _EXACT = 1 << 23  # up to there sums of whole numbers are exact
+_ARRANGED = ("add", "concatenate", "convert", "reshape", "slice", "sub", "transpose")
 _LEAST = 1.2e-38  # below it floats have fewer digits
 
 
@@ -121,7 +122,7 @@ class _Rescaling:
     def _is_summed(self, x: Value) -> bool:
         """Whether integers are sums of products, with corrections."""
         while not _is_sum(x):
-            op = defined_by(x, "add", "sub", "convert", "transpose", "reshape")
+            op = defined_by(x, *_ARRANGED)
             if op is None:
                 return False
             x = op.operands[0]

@@ -7,20 +7,38 @@ input as it is; phases of one window size are one, side by side in the features.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from ingot.compiler.graph.builder import Builder, tensor_type
-from ingot.compiler.graph.ops import Convolution
+from ingot.compiler.graph.ops import Convolution, parse_layout
 from ingot.compiler.ir import Op, Value
 from ingot.compiler.ir.dims import ceildiv, known_dim
 
-__all__ = ["divide_phases", "has_phases"]
+__all__ = ["as_channels_last", "divide_phases", "has_phases"]
 
 _MOST_PHASES = 64  # a wider window of zeros, or more results side by side, gain nothing
 
 _T = TypeVar("_T")
+
+Convolve = Callable[[Value, Value, Convolution], Value]
+"""The convolution of an input and a weight."""
+
+
+def as_channels_last(op: Op, builder: Builder, convolve: Convolve | None = None) -> Value:
+    """The convolution of an input and a weight that are transposed, in the place of its result."""
+    places = parse_layout(Convolution.of(op).layout)
+    x_order = (places.batch, *places.spatial, places.feature)
+    w_order = (*places.weight_spatial, places.weight_input, places.weight_output)
+    x = builder.transpose(op.operands[0], x_order)
+    w = builder.transpose(op.operands[1], w_order)
+    spatial = "dehwfgjklm"[: len(places.spatial)]
+    last, kernel = f"n{spatial}c", f"{spatial}io"
+    changed = replace(Convolution.of(op), layout=f"{last},{kernel}->{last}")
+    y = (convolve or _like(op, builder))(x, w, changed)
+    made = [places.result_batch, *places.result_spatial, places.result_feature]
+    return builder.transpose(y, [made.index(axis) for axis in range(len(made))])
 
 
 def has_phases(op: Op, axis: int) -> bool:
@@ -35,8 +53,10 @@ def has_phases(op: Op, axis: int) -> bool:
     return is_few and moves_by_one and not is_depthwise
 
 
-def divide_phases(op: Op, builder: Builder, axis: int) -> Value:
-    """The convolution with its input spread along all spatial axes but this one."""
+def divide_phases(op: Op, builder: Builder, axis: int, convolve: Convolve | None = None) -> Value:
+    """The convolution with its input spread along all spatial axes but this one. `convolve` makes
+    those of the phases, which are otherwise ops like this one."""
+    convolve = convolve or _like(op, builder)
     x, w = op.operands
     convolution, shape = Convolution.of(op), tensor_type(op.result).shape
     step, size = known_dim(convolution.lhs_dilation[axis]), known_dim(tensor_type(w).shape[axis])
@@ -63,7 +83,7 @@ def divide_phases(op: Op, builder: Builder, axis: int) -> Value:
             lhs_dilation=_with(convolution.lhs_dilation, axis, 1),
         )
         weight = _weight_of(op, builder, axis, (first, last), taps)
-        y = builder.like(op, x, weight, attributes=changed)
+        y = convolve(x, weight, changed)
         *pixels, features = tensor_type(y).shape
         groups, phases = convolution.groups, last - first
         split = (*pixels, groups, phases, known_dim(features) // (groups * phases))
@@ -79,6 +99,10 @@ def divide_phases(op: Op, builder: Builder, axis: int) -> Value:
     start = _with((0,) * rank, 1 + axis, ahead)
     limit = _with(shape, 1 + axis, shape[1 + axis] + ahead)
     return builder.value("slice", y, start=start, limit=limit, stride=(1,) * rank)
+
+
+def _like(op: Op, builder: Builder) -> Convolve:
+    return lambda x, w, changed: builder.like(op, x, w, attributes=changed)
 
 
 def _weight_of(op: Op, builder: Builder, axis: int, phases: tuple[int, int], taps: int) -> Value:

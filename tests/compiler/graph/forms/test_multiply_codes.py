@@ -27,7 +27,10 @@ from tests.support.drawn import examples
 Array = np.ndarray[Any, Any]
 Nodes = list[onnx.NodeProto]
 RANDOM = np.random.default_rng(11)
-TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8, np.float32: TensorProto.FLOAT}
+TYPES = {
+    np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8, np.int16: TensorProto.INT16,
+    np.float32: TensorProto.FLOAT,
+}  # fmt: skip
 
 
 def model(nodes: Nodes, x: Any, shape: Any, constants: dict[str, Array]) -> onnx.ModelProto:
@@ -211,6 +214,34 @@ def test_convolutions_pad_with_the_zero_point(
         helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["b"], axis=0),
         helper.make_node("Conv", ["a", "b"], ["y"], **moves),
     ]
+    found = check(model(nodes, kind, [2, 6, "h", 5], constants), x, exact=False)
+    assert set(found) == {("u8", "i8")}
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int16])
+@pytest.mark.parametrize(
+    "moves",
+    [
+        {"strides": [2, 3], "pads": [1, 0, 0, 2]},
+        {"strides": [3, 1], "output_padding": [1, 0], "group": 2},
+        {"strides": [4, 4]},  # windows that some results lie between
+    ],
+)
+def test_transposed_convolutions_have_zero_points(kind: Any, moves: dict[str, Any]) -> None:
+    columns = () if "group" in moves else (4,)
+    constants = {
+        "sx": np.float32(0.02) * np.ones((), np.float32),
+        "zx": integers(kind),
+        "w": integers(np.int8, 6, 4 // moves.get("group", 1), 3, 3),
+        "sw": np.asarray(RANDOM.uniform(0.01, 0.05, columns), np.float32),
+        "zw": np.zeros(columns, np.int8),
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "sx", "zx"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["b"], axis=1),
+        helper.make_node("ConvTranspose", ["a", "b"], ["y"], **moves),
+    ]
+    x = integers(kind, 2, 6, 7, 5)
     found = check(model(nodes, kind, [2, 6, "h", 5], constants), x, exact=False)
     assert set(found) == {("u8", "i8")}
 

@@ -20,12 +20,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.targets.cpu.variants import Variant
@@ -41,6 +42,7 @@ __all__ = [
     "first_failure",
     "read_object",
     "run_compiler",
+    "submit",
 ]
 
 COMMON_FLAGS = (
@@ -102,6 +104,7 @@ const void *ingot_executable_query(uint32_t version) { return version ? table : 
 TIME_LIMIT = 1800  # seconds of one compiler, which takes a few for a file of kernels
 QUESTION_LIMIT = 120  # seconds of one that is asked for its version, or for a probe
 MOST_SAID = 1 << 20  # bytes of messages; a compiler that goes on is ended
+T = TypeVar("T")
 _TURN = 0.5  # seconds between looks at a compiler that says nothing
 _QUERY = b"ingot_executable_query"
 _MOST_OBJECT = 1 << 30  # bytes
@@ -258,6 +261,31 @@ def run_compiler(
     messages may be of any encoding. CompileError: it does not start, does not end, or does not stop
     writing messages."""
     group = _group.get() or Compilers()
+    if threading.current_thread() is not threading.main_thread():
+        return _run(group, command, folder, seconds)
+    # Here a signal raises anywhere, also before anyone knows of a process that has started.
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            return submit(pool, _run, group, command, folder, seconds).result()
+        except BaseException:
+            group.end()
+            raise
+
+
+def submit(pool: ThreadPoolExecutor, run: Callable[..., T], *arguments: Any) -> Future[T]:
+    """Run it on a thread. CompileError: the system starts none."""
+    try:
+        return pool.submit(run, *arguments)
+    except RuntimeError as error:
+        raise CompileError(
+            f"the system does not let C compilers start: {error}; give this process more "
+            "memory, threads and processes"
+        ) from None
+
+
+def _run(
+    group: Compilers, command: Sequence[str], folder: Path | None, seconds: float | None
+) -> subprocess.CompletedProcess[str]:
     try:
         process = group.start(
             list(command),

@@ -41,6 +41,7 @@ from ingot.compiler.targets.cpu.compilers import (
     first_failure,
     read_object,
     run_compiler,
+    submit,
 )
 from ingot.compiler.targets.cpu.headers import HEADER_FOLDER
 from ingot.compiler.targets.cpu.misfit_printer import print_misfit
@@ -225,13 +226,7 @@ class Build:
 
     def submit(self, run: Callable[..., None], *arguments: object) -> Future[None]:
         """Run compilers when there is a core for them."""
-        try:
-            return self._pool()[0].submit(run, *arguments)
-        except RuntimeError as error:
-            raise CompileError(
-                f"the system does not let C compilers start: {error}; give this process more "
-                "memory, threads and processes"
-            ) from None
+        return submit(self._pool()[0], run, *arguments)
 
     def compile(
         self, compiler: Compiler, variant: Variant, file: _File, path: Path

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +75,31 @@ def test_a_command_that_is_terminated_leaves_no_compiler_behind(
     thread.join()
     signal.signal(signal.SIGTERM, before)
     assert ended.value.code == 128 + signal.SIGTERM
+
+
+@pytest.mark.skipif(os.name != "posix", reason="its compiler is a program of POSIX")
+def test_a_signal_while_a_compiler_is_started_leaves_none_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*arguments, **options))
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        return started[0]
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", start)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            compilers.run_compiler(["sleep", "600"])
+        assert started[0].returncode == -signal.SIGKILL
+    finally:
+        signal.signal(signal.SIGINT, before)
+        started[0].kill()
+        started[0].wait()
 
 
 def test_a_compiler_that_does_not_end_is_ended(

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ingot.hal.errors import DataLoss, NotFound, Unsupported
-from ingot.hal.whole_file import at_once
+from ingot.hal.errors import DataLoss, Unsupported
+from ingot.hal.whole_file import open_regular
 
 __all__ = ["BLOCK_TYPES", "MAGIC", "BlockType", "Gguf", "GgufTensor"]
 
@@ -91,16 +91,16 @@ class Gguf:
     """An open file. `metadata` holds numbers, texts, NumPy arrays and lists of texts by key,
     `tensors` the tensors by name; both stay valid as long as someone has one of them.
 
-    NotFound: no such file. DataLoss: it is damaged, and where. Unsupported: a later version.
+    Raises as `open_regular`. DataLoss: it is damaged, and where. Unsupported: a later version.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        try:
-            with open(path, "rb", opener=at_once) as file:
+        with open_regular(path) as file:
+            try:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as error:
-            raise NotFound(f"'{path}' cannot be read as a GGUF file: {error}") from None
+            except (OSError, ValueError) as error:  # the latter of an empty file
+                raise DataLoss(f"'{path}' cannot be read as a GGUF file: {error}") from None
         reader = _Reader(mapped, str(path))
         self.metadata: Mapping[str, Any] = MappingProxyType(reader.metadata)
         self.tensors: Mapping[str, GgufTensor] = MappingProxyType(reader.tensors)

@@ -26,7 +26,7 @@ LINES = {
     "compiler/ir": 2443,
     "compiler/kernels": 17070,
     "compiler/stream": 1653,
-    "compiler/targets": 5100,
+    "compiler/targets": 5116,
     "compiler/vm": 2649,
     "csrc": 102,
     "csrc/api": 2795,

@@ -143,6 +143,25 @@ def floats(w: Array, block: tuple[int, int] | None = None, name: str = "weight_s
     return {"weight": codes, name: scales.reshape(-1) if block is None else scales}, plain
 
 
+def torchao(w: Array, bits: int = 4, group: int = 32, symmetric: bool = True) -> Written:
+    """Codes in bytes of their own, and zeros, both signed."""
+    k = w.shape[1]
+    group = k if group == -1 else group
+    groups, middle = _groups(k, group, False), 1 << (bits - 1)
+    codes, zeros, scales = rounded(w, group, bits, symmetric, groups)
+    parts = {
+        "_weight_qdata": (codes - middle).astype(np.int8),
+        "_weight_scale": scales,
+        "_weight_zero_point": (zeros - middle).astype(np.int8),
+    }
+    return parts, numbers(codes, zeros, scales, groups)
+
+
+def torchao_floats(w: Array) -> Written:
+    parts, plain = floats(w, (1, 0))
+    return {"_weight_qdata": parts["weight"], "_weight_scale": parts["weight_scale"]}, plain
+
+
 def llm_int8(w: Array) -> Written:
     """bitsandbytes' int8."""
     most = np.abs(w).max(1).astype(np.float32)

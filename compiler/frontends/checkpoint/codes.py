@@ -32,7 +32,9 @@ __all__ = [
     "Integers",
     "Mxfp4",
     "Packed",
+    "Parts",
     "Ternary",
+    "Values",
     "WrongPartsError",
 ]
 
@@ -314,23 +316,24 @@ class Floats(Form):
     block: tuple[int, int]
 
     title = "numbers of f8e4m3fn"
+    main: ClassVar[str] = "weight"
     needed: ClassVar = {"weight": ("F8_E4M3",)}
     optional: ClassVar = {"weight_scale": _FLOATS, "weight_scale_inv": _FLOATS}
-    unread: ClassVar = ("input_scale", "activation_scale")
+    unread: ClassVar[tuple[str, ...]] = ("input_scale", "activation_scale")
 
     def shape(self, parts: Parts) -> Shape:
-        shape = parts["weight"].shape
+        shape = parts[self.main].shape
         if len(parts) < 2:
-            raise WrongPartsError("its weight_scale or weight_scale_inv is missing")
+            raise WrongPartsError(f"its {' or '.join(self.optional)} is missing")
         self._scales(parts)
         return shape
 
     def used(self, parts: Parts) -> tuple[str, ...]:
-        return ("weight", next(each for each in parts if each != "weight"))
+        return (self.main, next(each for each in parts if each != self.main))
 
     def _scales(self, parts: Parts) -> tuple[Shape, tuple[int, int]]:
         """The shape of the scales, and of the blocks that they count for."""
-        (*outer, n, k), (_, name) = parts["weight"].shape, self.used(parts)
+        (*outer, n, k), (_, name) = parts[self.main].shape, self.used(parts)
         own, shape = parts[name].shape, parts[name].shape
         length, count = prod(own), max(prod(outer), 1)
         rows, columns = self.block
@@ -349,7 +352,7 @@ class Floats(Form):
     def numbers(self, values: Values, parts: Parts, f: Fields) -> Value:
         (_, name), (shape, block) = self.used(parts), self._scales(parts)
         scales = f.reshape(floats(name, values, parts, f), shape)
-        x = f.b.value("bitcast", values["weight"], dtype=dtype("f8e4m3fn"))
+        x = f.b.value("bitcast", values[self.main], dtype=dtype("f8e4m3fn"))
         return scaled(x, scales, 0, f, block)
 
 
@@ -497,29 +500,31 @@ class Integers(Form):
     divisor: int = 1
 
     title = "codes of 8 bits"
+    main: ClassVar[str] = "weight"
+    zeros: ClassVar[str] = "weight_zero_point"
     needed: ClassVar = {"weight": ("I8",)}
     optional: ClassVar = {
         "weight_scale": _FLOATS, "SCB": _FLOATS, "weight_zero_point": ("I8",),
     }  # fmt: skip
-    unread: ClassVar = ("weight_format", "input_scale", "input_zero_point")
+    unread: ClassVar[tuple[str, ...]] = ("weight_format", "input_scale", "input_zero_point")
 
     def shape(self, parts: Parts) -> Shape:
-        *outer, n, k = shape = parts["weight"].shape
+        *outer, n, k = shape = parts[self.main].shape
         if self.scale not in parts:
             raise WrongPartsError(f"its {self.scale} is missing")
         length = prod(parts[self.scale].shape) // max(prod(outer), 1)
         if length != 1:
             _groups(self.scale, length // n if length % n == 0 else 0, k)
-        if "weight_zero_point" in parts:
-            _expect("weight_zero_point", parts, parts[self.scale].shape)
+        if self.zeros in parts:
+            _expect(self.zeros, parts, parts[self.scale].shape)
         return shape
 
     def used(self, parts: Parts) -> tuple[str, ...]:
-        zeros = ("weight_zero_point",) if "weight_zero_point" in parts else ()
-        return ("weight", self.scale, *zeros)
+        zeros = (self.zeros,) if self.zeros in parts else ()
+        return (self.main, self.scale, *zeros)
 
     def numbers(self, values: Values, parts: Parts, f: Fields) -> Value:
-        *outer, n, _ = known_dims(tensor_type(values["weight"]).shape)
+        *outer, n, _ = known_dims(tensor_type(values[self.main]).shape)
 
         def grouped(x: Value) -> Value:
             length = prod(known_dims(tensor_type(x).shape)) // max(prod(outer), 1)
@@ -528,10 +533,13 @@ class Integers(Form):
         scales = grouped(floats(self.scale, values, parts, f))
         if self.divisor != 1:
             scales = f.apply("div", scales, self.divisor)
-        zeros: Value | int = 0
-        if "weight_zero_point" in values:
-            zeros = grouped(f.signed(values["weight_zero_point"]))
-        return scaled(f.signed(values["weight"]), scales, zeros, f)
+        codes, zeros = self.codes(values, f)
+        return scaled(codes, scales, grouped(zeros) if isinstance(zeros, Value) else zeros, f)
+
+    def codes(self, values: Values, f: Fields) -> tuple[Value, Value | int]:
+        """The codes, and the zeros that they have in the same range."""
+        zeros = f.signed(values[self.zeros]) if self.zeros in values else 0
+        return f.signed(values[self.main]), zeros
 
 
 @dataclass(frozen=True)

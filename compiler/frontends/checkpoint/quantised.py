@@ -22,6 +22,7 @@ from ingot.compiler.frontends.checkpoint.codes import (
     WrongPartsError,
     permutation,
 )
+from ingot.compiler.frontends.checkpoint.torchao import forms_of
 from ingot.compiler.frontends.emitter import UnsupportedNode
 from ingot.compiler.frontends.gguf.blocks import parameter
 from ingot.compiler.frontends.gguf.fields import Fields
@@ -327,6 +328,10 @@ def _bitsandbytes(config: Config) -> _Forms:
     return {Integers: lambda module: integers}
 
 
+def _torchao(config: Config) -> _Forms:
+    return forms_of(config, _is_target)
+
+
 def _mxfp4(config: Config) -> _Forms:
     form = Mxfp4()
     return {Mxfp4: lambda module: form}
@@ -350,6 +355,7 @@ METHODS: Mapping[str, Callable[[Config], _Forms]] = {
     "fbgemm_fp8": _fp8,
     "bitsandbytes": _bitsandbytes,
     "mxfp4": _mxfp4,
+    "torchao": _torchao,
     "bitnet": _bitnet,
 }
 """Methods that can be read, by their `quant_method`."""

@@ -37,6 +37,8 @@ from tests.support.quantised_folders import (
     llm_int8,
     packed,
     ternary,
+    torchao,
+    torchao_floats,
     write_gpt_oss,
     write_quantised,
 )
@@ -47,6 +49,15 @@ Array = Any
 def _compressed(**weights: Any) -> dict[str, Any]:
     groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
     return {"quant_method": "compressed-tensors", "config_groups": groups, "ignore": ["lm_head"]}
+
+
+def _torchao(kind: str, **data: str) -> dict[str, Any]:
+    values = {key: {"_type": "torch.dtype", "_data": value} for key, value in data.items()}
+    return {"_type": f"{kind}Config", "_version": 2, "_data": values}
+
+
+def _of_torchao(default: Any) -> dict[str, Any]:
+    return {"quant_method": "torchao", "quant_type": {"default": default}}
 
 
 CASES: Mapping[str, tuple[Mapping[str, Any], Any, int]] = {
@@ -119,6 +130,24 @@ CASES: Mapping[str, tuple[Mapping[str, Any], Any, int]] = {
     ),
     "bitnet": ({"quant_method": "bitnet"}, partial(ternary, divides=True), 2),
     "bitnet, scales": ({"quant_method": "bitnet", "linear_class": "autobitlinear"}, ternary, 2),
+    "torchao": (
+        _of_torchao(_torchao("IntxWeightOnly", weight_dtype="int4", mapping_type="SYMMETRIC")),
+        torchao,
+        4,
+    ),
+    "torchao zeros": (
+        _of_torchao({"_type": "ModuleFqnToConfig", "_data": {"module_fqn_to_config": {
+            "_default": _torchao("Int8DynamicActivationIntxWeight", weight_dtype="int4",
+                                 weight_mapping_type="ASYMMETRIC"),
+            "re:.*other": _torchao("IntxWeightOnly", weight_dtype="int2"), "lm_head": None,
+        }}}),
+        partial(torchao, symmetric=False),
+        4,
+    ),
+    "torchao int8": (
+        _of_torchao(_torchao("Int8WeightOnly")), partial(torchao, bits=8, group=-1), 8
+    ),
+    "torchao f8": (_of_torchao(_torchao("Float8WeightOnly")), torchao_floats, 8),
     "bitsandbytes int8": ({"quant_method": "bitsandbytes", "load_in_8bit": True}, llm_int8, 8),
 }  # fmt: skip
 """What config.json says, what writes a weight, and the bits of a code."""
@@ -250,6 +279,8 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert "gptq, awq" in text
     assert "pass the folder of the float model, with weights='int4' or 'int8'" in text
     assert "'bits' is 5; those that can be read are: 2, 3, 4, 8" in _refused(tmp_path, {"bits": 5})
+    text = _refused(tmp_path, _of_torchao(_torchao("Int4WeightOnly")))
+    assert "'quant_type' is 'Int4WeightOnlyConfig'; those that can be read are: Int8W" in text
     text = _refused(tmp_path, {"checkpoint_format": "marlin"})
     assert "'checkpoint_format' is 'marlin'; those that can be read are: gptq, gptq_v2" in text
     assert "its qzeros are missing, and it is not symmetric" in _refused(tmp_path, {}, qzeros=None)

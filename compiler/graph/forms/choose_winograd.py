@@ -19,7 +19,7 @@ import numpy as np
 from ingot.compiler.graph.builder import Builder, tensor_type
 from ingot.compiler.graph.forms.pack_weights import is_channels_last
 from ingot.compiler.graph.forms.round_rows import has_tiles, precision_of
-from ingot.compiler.graph.forms.winograd import FORMS, WINDOW, Winograd
+from ingot.compiler.graph.forms.winograd import FORMS, MOST_TILES, WINDOW, Winograd
 from ingot.compiler.graph.ops import PANEL, Convolution
 from ingot.compiler.graph.rewriter import rewrite, weights_of
 from ingot.compiler.ir import Module, Op, TensorType, Value
@@ -169,7 +169,8 @@ def _share(result: TensorType, form: Winograd, read: int) -> float:
     images = product(result.shape[:-3])
     count = images if isinstance(images, int) and read else 1
     direct = WINDOW**2 * (count * pixels + read)
-    return form.places * (count * tiles + read) / direct
+    reads = read * math.ceil(count * tiles / MOST_TILES)
+    return form.places * (count * tiles + reads) / direct
 
 
 def _winograd(op: Op, builder: Builder, form: Winograd) -> Value:

@@ -15,9 +15,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BY_PLACES", "FORMS", "WINDOW", "Winograd"]
+__all__ = ["BY_PLACES", "FORMS", "MOST_TILES", "WINDOW", "Winograd"]
 
 WINDOW = 3
+
+MOST_TILES = 64
+"""Tiles that share a read of weights which are too long for caches, where they are many."""
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 

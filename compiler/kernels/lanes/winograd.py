@@ -7,6 +7,9 @@ register tile of all contractions, transforms the products of a tile back, and r
 epilogue on its results. Inputs outside the image are zero; tiles that lie inside need no
 test.
 
+Where scratch has room for few tiles of so many features, these come in parts, and the products of
+more tiles add up in scratch: such weights are long, and few workgroups read them again.
+
 With a depth a workgroup takes the same tiles of some frames, which follow each other, and
 transforms those of all frames under them once: matrices [frames, tiles, features], where a tap
 of the window along the depth is as many rows further on as there are tiles.
@@ -18,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from ingot.compiler.graph.forms.winograd import MOST_TILES
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, modulo
@@ -61,12 +65,14 @@ threads with AVX-512, with 16 panels, all that 14 x 14 have, 18.1; on one 29.3 a
 
 @dataclass(frozen=True)
 class WinogradSchedule:
-    """Register tile, and the tiles, frames and panels of a workgroup."""
+    """Register tile, and the tiles, frames and panels of a workgroup, and the features whose
+    transformed inputs are in scratch at a time."""
 
     tile: TileShape
     tiles: int
     frames: int
     block_panels: int
+    features: int
 
 
 def lower_winograd(function: Function, target: TargetInfo) -> Kernel:
@@ -85,11 +91,19 @@ class _Winograd(WinogradEntry):
         self.block = self.schedule.tiles  # of a frame
         self.made = self.schedule.frames * self.block
         self.read = self.made + (self.taps - 1) * self.block
+        self.in_parts = self.schedule.features < self.features
+        self.columns = self.schedule.tile.panels * PANEL
+        """Whose products are in scratch."""
+        if self.in_parts:
+            self.columns = self.schedule.block_panels * PANEL
 
     def _choose(self, target: TargetInfo) -> WinogradSchedule:
         columns = choose_columns(self.panels, target, self.lanes)
         most = choose_rows(self.tiles, columns, target, self.lanes)
         frames = self._choose_frames(columns)
+        count = self._tiles_in_parts(self._length(frames, columns))
+        if count:
+            return self._choose_parts(count, columns, target)
         tiles = self._choose_tiles(self._length(frames, columns), frames, most)
         panels = self.panels
         if isinstance(self.tall, int) and isinstance(self.across, int):
@@ -102,7 +116,37 @@ class _Winograd(WinogradEntry):
             panels = min(panels, PANELS_OF_ANY_IMAGE)
         panels = min(-(-panels // columns) * columns, self.panels)
         rows = choose_rows(tiles * frames, columns, target, self.lanes)
-        return WinogradSchedule(panel_tile(rows, columns, self.lanes), tiles, frames, panels)
+        tile = panel_tile(rows, columns, self.lanes)
+        return WinogradSchedule(tile, tiles, frames, panels, self.features)
+
+    def _tiles_in_parts(self, length: int) -> int:
+        """Tiles of a workgroup whose features come in parts: none where tiles of `length` bytes are
+        few or fit, or weights stay in L2."""
+        most = MOST_SCRATCH // length
+        weights = self.places * self.panels * PANEL * self.features * F32.bytes
+        if self.taps > 1 or self.features % PANEL:
+            return 0
+        if most >= WANTED_TILES or weights <= SCRATCH_LENGTH:
+            return 0
+        if isinstance(self.tiles, int):
+            count = self.tiles
+        elif isinstance(self.tall, int) and isinstance(self.across, int):
+            count = self.tall * self.across
+        else:
+            return WANTED_TILES
+        return -(-count // -(-count // MOST_TILES)) if count > most else 0
+
+    def _choose_parts(self, tiles: int, columns: int, target: TargetInfo) -> WinogradSchedule:
+        """Half of the scratch for products, half for parts of the features."""
+        held = MOST_SCRATCH // (2 * self.places * tiles * F32.bytes * PANEL)
+        parts = self.features // PANEL
+        features = max(each for each in range(1, max(held, 1) + 1) if parts % each == 0) * PANEL
+        blocks = -(-self.tiles // tiles) if isinstance(self.tiles, int) else 1
+        splits = max(1, min(self.panels // columns, WANTED_WORKGROUPS // blocks))
+        panels = min(max(held // columns, 1), -(-self.panels // (splits * columns))) * columns
+        rows = choose_rows(tiles, columns, target, self.lanes)
+        tile = panel_tile(rows, columns, self.lanes)
+        return WinogradSchedule(tile, tiles, 1, min(panels, self.panels), features)
 
     def _length(self, frames: int, columns: int) -> int:
         """Bytes of scratch for a tile of some frames."""
@@ -137,21 +181,45 @@ class _Winograd(WinogradEntry):
         self.frame, self.live = self._part(2, self.frames, schedule.frames)
         first = b.mul(b.workgroup(1), schedule.block_panels)
         last = b.min(b.add(first, schedule.block_panels), self.panels)
-        self._transform_inputs()
-        width = schedule.tile.panels
-        full = b.mul(b.div(b.sub(last, first), width), width)
-        with b.for_(first, b.add(first, full), width) as loop:
-            self._panels(loop.index, schedule.tile)
-        if self.panels % width:
-            single = panel_tile(schedule.tile.rows, 1, self.lanes)
-            with b.for_(b.add(first, full), last) as loop:
-                self._panels(loop.index, single)
+        if self.in_parts:
+            self._clear_products()
+            with b.for_(0, self.features, schedule.features) as loop:
+                self._transform_inputs(loop.index)
+                multiply = partial(self._products, feature=loop.index)
+                self._each_panels(first, last, partial(self._at_column, first, multiply))
+            self._each_panels(first, last, partial(self._at_column, first, self._results))
+        else:
+            self._transform_inputs(0)
+            self._each_panels(first, last, self._panels)
         return self.kernel(
             (self.tiles, self.panels, self.frames),
             (self.block, schedule.block_panels, schedule.frames),
             schedule,
             self._products_offset() + self._products_length(),
         )
+
+    def _each_panels(
+        self, first: Index, last: Index, body: Callable[[Index, TileShape], None]
+    ) -> None:
+        """The panels of a workgroup, as many at a time as a register tile has, the rest alone."""
+        b, tile = self.b, self.schedule.tile
+        full = b.mul(b.div(b.sub(last, first), tile.panels), tile.panels)
+        with b.for_(first, b.add(first, full), tile.panels) as loop:
+            body(loop.index, tile)
+        if self.panels % tile.panels:
+            single = panel_tile(tile.rows, 1, self.lanes)
+            with b.for_(b.add(first, full), last) as loop:
+                body(loop.index, single)
+
+    def _at_column(
+        self, first: Index, body: Callable[..., None], panel: Index, shape: TileShape
+    ) -> None:
+        """`body` where the products of all panels, from the `first` on, are in scratch."""
+        body(panel, shape, self.b.mul(self.b.sub(panel, first), PANEL))
+
+    def _panels(self, panel: Index, shape: TileShape) -> None:
+        self._products(panel, shape, 0)
+        self._results(panel, shape, 0)
 
     def _part(self, axis: int, whole: Dim, block: int) -> tuple[Index, Index]:
         """First and count of what the workgroup has of a dim of the grid."""
@@ -167,14 +235,21 @@ class _Winograd(WinogradEntry):
     # [tiles][columns].
 
     def _products_offset(self) -> int:
-        return self.places * self.read * self.features * 4
+        return self.places * self.read * self.schedule.features * F32.bytes
 
     def _products_length(self) -> int:
-        return self.places * self.made * self.schedule.tile.panels * PANEL * 4
+        return self.places * self.made * self.columns * F32.bytes
+
+    def _clear_products(self) -> None:
+        b, products = self.b, self.b.scratch(self._products_offset(), F32)
+        zero = b.constant(0.0, F32, self.lanes)
+        with b.for_(0, self.places * self.made * self.columns, self.lanes) as loop:
+            b.store(products, loop.index, zero)
 
     # Transform of the inputs.
 
-    def _transform_inputs(self) -> None:
+    def _transform_inputs(self, feature: Index) -> None:
+        """Those of the features from `feature` on that scratch has room for."""
         b = self.b
         with b.for_(0, b.add(self.live, self.taps - 1)) as frames:
             frame, is_there = self.under(self.frame, frames.index)
@@ -187,6 +262,7 @@ class _Winograd(WinogradEntry):
                     inside = b.op("and", inside, is_there)
                 image = b.add(b.mul(tile.image, self.depth), frame)
                 base = b.mul(b.mul(image, b.mul(self.height, self.width)), self.features)
+                base = b.add(base, feature)
                 into = b.add(b.mul(frames.index, self.count), loop.index)
                 inputs = partial(self._tile_inputs, base, row, column, into)
                 b.if_(inside, partial(inputs, False), partial(inputs, True, is_there))
@@ -205,13 +281,13 @@ class _Winograd(WinogradEntry):
         clipped: bool,
         is_there: Value | None = None,
     ) -> None:
-        """B^T d B of one tile, all features."""
-        b = self.b
+        """B^T d B of one tile."""
+        b, features = self.b, self.schedule.features
         rows = [self.clip(b.add(row, i), self.height, clipped) for i in range(self.size)]
         columns = [self.clip(b.add(column, i), self.width, clipped) for i in range(self.size)]
         zero = b.constant(0.0, F32, self.lanes)
         memory = b.scratch(0, F32)
-        with b.for_(0, self.features, self.lanes) as loop:
+        with b.for_(0, features, self.lanes) as loop:
             lines = []
             for place, inside_row in rows:
                 line = []
@@ -227,12 +303,14 @@ class _Winograd(WinogradEntry):
                 lines.append(self.forward(line))
             for j in range(self.size):
                 for i, value in enumerate(self.forward([line[j] for line in lines])):
-                    at = b.mul(b.add(tile, (i * self.size + j) * self.read), self.features)
+                    at = b.mul(b.add(tile, (i * self.size + j) * self.read), features)
                     b.store(memory, b.add(at, loop.index), value)
 
     # Products.
 
-    def _panels(self, panel: Index, shape: TileShape) -> None:
+    def _products(self, panel: Index, shape: TileShape, column: Index, feature: Index = 0) -> None:
+        """Of all places with some panels, from that `column` of the products on, and the features
+        from `feature` on. Where these are parts, they are added to what is there."""
         b = self.b
         count = b.mul(self.live, self.count)
         known = count % shape.rows if isinstance(count, int) else None
@@ -242,61 +320,84 @@ class _Winograd(WinogradEntry):
 
             def body(height: int, first: Index, _: list[Value]) -> tuple[()]:
                 tile = TileShape(height, shape.vectors, shape.lanes)
-                self._multiply(place, first, panel, tile, shape.rows)
+                self._multiply(place, first, panel, tile, shape.rows, column, feature)
                 return ()
 
             for_row_tiles(b, count, (shape.rows, *tails), body)
+
+    def _results(self, panel: Index, shape: TileShape, column: Index) -> None:
+        """Of some panels, made of the products from `column` on."""
+        b = self.b
         with b.for_(0, self.live) as frames, b.for_(0, self.count) as loop:
             tile = self.tile(b.add(self.start, loop.index))
             image = b.add(b.mul(tile.image, self.out_depth), b.add(self.frame, frames.index))
             at = b.add(b.mul(frames.index, self.count), loop.index)
-            self._tile_results(replace(tile, image=image), at, panel, shape)
+            self._tile_results(replace(tile, image=image), at, panel, shape, column)
 
     def _multiply(
-        self, place: Index, first: Index, panel: Index, tile: TileShape, block_rows: int
+        self,
+        place: Index,
+        first: Index,
+        panel: Index,
+        tile: TileShape,
+        block_rows: int,
+        column: Index,
+        feature: Index,
     ) -> None:
-        b = self.b
+        b, features = self.b, self.schedule.features
         inputs = b.scratch(0, F32)
         products = b.scratch(self._products_offset(), F32)
-        row = b.mul(b.add(b.mul(place, self.read), first), self.features)
+        row = b.mul(b.add(b.mul(place, self.read), first), features)
         per_panel, depth = PANEL // tile.lanes, self.taps * self.features
         lines = [
             b.mul(b.add(b.mul(place, self.panels), b.add(panel, j)), depth * PANEL)
             for j in range(tile.panels)
         ]
 
-        ask = self._asker(place, first, panel, tile, block_rows)
+        ask = self._asker(place, first, panel, tile, block_rows, feature)
 
         def add_tap(sums: list[Value], tap: Index) -> list[Value]:
-            start = b.add(row, b.mul(tap, b.mul(self.count, self.features)))
-            step = b.mul(tap, self.features)
+            start = b.add(row, b.mul(tap, b.mul(self.count, features)))
+            step = b.mul(tap, features)
 
             def left(i: int, k: Index) -> Value:
-                return b.load(inputs, b.add(b.add(start, i * self.features), k))
+                return b.load(inputs, b.add(b.add(start, i * features), k))
 
             def right(k: Index, vector: int) -> Value:
                 if vector == 0 and ask is not None:
                     ask(b.add(step, k))
-                at = b.add(lines[vector // per_panel], b.mul(b.add(step, k), PANEL))
+                line = b.add(b.add(step, k), feature)
+                at = b.add(lines[vector // per_panel], b.mul(line, PANEL))
                 return b.load(self.u, b.add(at, vector % per_panel * tile.lanes), tile.lanes)
 
-            return multiply(b, tile, sums, self.features, left, right)
+            return multiply(b, tile, sums, features, left, right)
 
+        at = b.add(b.mul(b.add(b.mul(place, self.made), first), self.columns), column)
+        places = [
+            b.add(at, i * self.columns + vector * tile.lanes)
+            for i in range(tile.rows)
+            for vector in range(tile.vectors)
+        ]
         sums = zero_tile(b, F32, tile)
+        if self.in_parts:
+            sums = [b.load(products, each, tile.lanes) for each in places]
         if self.taps == 1:
             sums = add_tap(sums, 0)
         else:
             with b.for_(0, self.taps, 1, sums) as loop:
                 loop.yield_(*add_tap(list(loop.carried), loop.index))
             sums = loop.results
-        width = tile.panels * PANEL
-        at = b.mul(b.add(b.mul(place, self.made), first), width)
-        for number, value in enumerate(sums):
-            i, vector = divmod(number, tile.vectors)
-            b.store(products, b.add(at, i * width + vector * tile.lanes), value)
+        for each, value in zip(places, sums, strict=True):
+            b.store(products, each, value)
 
     def _asker(
-        self, place: Index, first: Index, panel: Index, tile: TileShape, height: int
+        self,
+        place: Index,
+        first: Index,
+        panel: Index,
+        tile: TileShape,
+        height: int,
+        feature: Index,
     ) -> Callable[[Index], None] | None:
         """Asks for the weights of the next place, behind the last one those of the next columns, if
         L2 does not hold all."""
@@ -307,15 +408,29 @@ class _Winograd(WinogradEntry):
         is_last = b.compare("eq", place, self.places - 1)
         following = b.op("select", is_last, b.value(b.add(panel, tile.panels)), b.value(following))
         turn = Turn(b.div(first, height), -(-self.made // height))
-        return asking(b, self.u, following, depth, tile, turn)
+        if not self.in_parts:
+            return asking(b, self.u, following, depth, tile, turn)
+        part, alone = self.schedule.features, panel_tile(tile.rows, 1, self.lanes)
+        asks = []
+        for each in range(tile.panels):
+            line = b.add(b.mul(b.add(following, each), depth), feature)
+            asks.append(asking(b, self.u, b.div(line, part), part, alone, turn))
+
+        def ask_all(line: Index) -> None:
+            for ask in asks:
+                ask(line)
+
+        return ask_all
 
     # Transform back.
 
-    def _tile_results(self, tile: Tile, at: Index, panel: Index, shape: TileShape) -> None:
+    def _tile_results(
+        self, tile: Tile, at: Index, panel: Index, shape: TileShape, column: Index
+    ) -> None:
         b = self.b
         images = b.mul(tile.image, self.out_height)
         with b.for_(0, shape.panels * PANEL, self.lanes) as loop:
-            results = self._back(at, loop.index, shape)
+            results = self._back(at, b.add(column, loop.index))
             channel = b.add(b.mul(panel, PANEL), loop.index)
             for i, line in enumerate(results):
                 row = b.add(tile.row, i)
@@ -325,16 +440,15 @@ class _Winograd(WinogradEntry):
                     place = Position(b.add(base, column), channel, self.lanes)
                     self.store_inside(row, column, value, place)
 
-    def _back(self, at: Index, channel: Index, tile: TileShape) -> list[Vectors]:
+    def _back(self, at: Index, column: Index) -> list[Vectors]:
         """A^T m A of one tile and vector of channels, in lines."""
         b = self.b
         products = b.scratch(self._products_offset(), F32)
-        width = tile.panels * PANEL
         columns = []
         for j in range(self.size):
             line = []
             for i in range(self.size):
-                place = b.mul(b.add(at, (i * self.size + j) * self.made), width)
-                line.append(b.load(products, b.add(place, channel), self.lanes))
+                place = b.mul(b.add(at, (i * self.size + j) * self.made), self.columns)
+                line.append(b.load(products, b.add(place, column), self.lanes))
             columns.append(self.backward(line))
         return [self.backward([column[i] for column in columns]) for i in range(self.form.output)]

@@ -101,13 +101,14 @@ def check(
     padding: Any,
     variant: str,
     places: int = 36,
+    limit: float = 2e-6,
     **symbols: int,
 ) -> None:
     x, w, bias = draw(*shape), draw(3, 3, shape[-1], n, seed=1), draw(n, seed=2)
     wanted = np.maximum(direct(x, w, padding) + bias, 0)
     out = np.full(wanted.shape, np.nan, np.float32)
     (got,) = run(kernel, [x, transformed(w, places), bias], [out], variant, **symbols)
-    assert error_of(got, wanted) < 2e-6
+    assert error_of(got, wanted) < limit
 
 
 @pytest.mark.parametrize("variant", host_variants())
@@ -134,6 +135,20 @@ def test_images_may_have_any_size(variant: str, padding: Any) -> None:
         check(kernel, (b, h, w, 32), 48, padding, variant, b=b, h=h, w=w)
     few = lowered((1, symbol("h"), symbol("w"), 32), 256, padding, variant)
     assert few.tile[1] == 4  # of 16 panels: threads share them where all tiles are one block
+
+
+@pytest.mark.parametrize("variant", host_variants())
+def test_tiles_of_many_features_share_a_read_of_the_weights(variant: str) -> None:
+    """Transformed inputs of 25 tiles have no room in scratch: features come in parts."""
+    padding, limit = ((1, 1), (1, 0)), 6e-6
+    one, any_size = (
+        lowered((*sizes, 320), 80, padding, variant)
+        for sizes in ((symbol("b"), 18, 21), tuple(map(symbol, "bhw")))
+    )
+    assert (one.schedule.tiles, any_size.schedule.tiles) == (25, 24)
+    assert max(one.schedule.features, any_size.schedule.features) < 320
+    check(one, (2, 18, 21, 320), 80, padding, variant, limit=limit, b=2)
+    check(any_size, (1, 9, 50, 320), 80, padding, variant, limit=limit, b=1, h=9, w=50)
 
 
 FRAMES = [
@@ -279,6 +294,7 @@ def test_the_pass_takes_small_tiles_where_few_share_long_weights() -> None:
     assert places(7, 128, 16) == 36
     assert places(7, 64) == 36  # L2 holds them
     assert places(4, 128) is None
+    assert places(20, 1024) == 36  # one read of them serves 64 tiles
 
 
 def convolved(type: TensorType, *taps: int, **attributes: Any) -> Module:

@@ -21,6 +21,7 @@ import tokenizers
 import ingot
 from ingot.hal.printable import printable
 from ingot.language import loading
+from ingot.language import model as language_model
 from ingot.language.draft import Draft
 from ingot.language.folder import FolderTokenizer
 from ingot.language.tokenizer import FileTokenizer, Tokenizer
@@ -268,6 +269,34 @@ def test_a_text_goes_on_with_the_most_likely_tokens(
         text = "".join(ingot.generate(model, prompt, max_tokens=10, temperature=0.0))
         assert model.ids == ids + expected
         assert text.startswith(model.tokenizer.decode(expected).rstrip("\ufffd"))
+
+
+@pytest.mark.slow
+def test_long_prompts_are_read_in_pieces(
+    path: Path, weights: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one whose last piece is a token, and one that goes on where a piece had failed."""
+    monkeypatch.setattr(language_model, "_READ_AT_ONCE", 3)
+    model = ingot.LanguageModel(path)
+    lengths: list[int] = []
+    prefill = model.model.prefill
+
+    def counted(ids: Any) -> None:
+        if len(lengths) == 2:
+            lengths.clear()
+            raise InterruptedError
+        lengths.append(len(ids))
+        prefill(ids)
+
+    monkeypatch.setattr(model.model, "prefill", counted, raising=False)
+    ids = [5, 6, 7, 8, 9, 10, 11, 12, 13]
+    with pytest.raises(InterruptedError):
+        model.hold(ids)
+    assert model.ids == ids[:6]
+    for more in ([14], [14, 15, 16]):
+        list(model.generate(ids + more, max_tokens=5, temperature=0.0))
+        assert model.ids == ids + more + _greedy(weights, ids + more, 5)
+    assert lengths == [3, 2]
 
 
 @pytest.mark.slow

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.export
 import numpy as np
 import pytest
+from jax import lax
 from onnx import helper
 
 import ingot
@@ -64,3 +67,34 @@ def test_a_report_says_which_layers_they_are_and_where() -> None:
     assert module.report.in_bf16x6 == ("MatMul_1",)
     assert "(f32: no variant has tiles)" in str(module.report)
     assert not ingot.compile(product(w, 1), precision="bf16x6").report.in_bf16x6
+
+
+def exported(algorithm: str) -> Any:
+    """x times a weight by such an algorithm."""
+    w = draw(64, 80)
+    preset = getattr(lax.DotAlgorithmPreset, algorithm)
+    shape = jax.ShapeDtypeStruct((64, 64), np.float32)
+    return jax.export.export(jax.jit(lambda x: lax.dot(x, w, precision=preset)))(shape), w
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "layers"),
+    [
+        ("BF16_BF16_F32", (1, 0)),
+        ("BF16_BF16_F32_X3", (1, 0)),
+        ("BF16_BF16_F32_X6", (0, 1)),
+        ("F32_F32_F32", (0, 0)),
+        ("F64_F64_F64", (0, 0)),
+    ],
+)
+def test_a_program_may_ask_for_the_algorithm_of_one_product(
+    algorithm: str, layers: tuple[int, int]
+) -> None:
+    """Whatever the precision of the others."""
+    source, w = exported(algorithm)
+    x = draw(64, 64, seed=1)
+    wanted = x.astype(np.float64) @ w
+    for precision in ("f32", "bf16", "bf16x3"):
+        module = ingot.compile(source, precision=precision)
+        assert (len(module.report.in_bf16x3), len(module.report.in_bf16x6)) == layers
+        assert error_of(np.asarray(ingot.load(module)(x)), wanted) <= (1e-5 if layers[0] else 1e-6)

@@ -50,7 +50,7 @@ def split_factors(module: Module) -> Module:
             rewrite(function.block, rule)
         for op in tensor_ops(function.block):
             count = getattr(op.attributes, "bf16_parts", 0)
-            if count:
+            if count and _is_large(op):
                 layers[names[count]][op.location] = None
     for name, found in layers.items():
         if found:
@@ -60,6 +60,8 @@ def split_factors(module: Module) -> Module:
 
 def _is_large(op: Op) -> bool:
     """Whether it is a product of f32 of many terms."""
+    if not isinstance(op.attributes, (DotGeneral, Convolution)):
+        return False
     types = [tensor_type(each) for each in (*op.operands, op.result)]
     if {type.dtype.name for type in types} != {"f32"}:
         return False

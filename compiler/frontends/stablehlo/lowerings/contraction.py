@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ingot.compiler.frontends.convolutions import MOST_SPATIAL, convolve
 from ingot.compiler.frontends.stablehlo.lowering import Context, ints, lowering
@@ -18,6 +18,20 @@ _LISTED = (
     *(f"{each}_spatial_dimensions" for each in ("input", "kernel", "output")),
     *("window_strides", "lhs_dilation", "rhs_dilation", "window_reversal"),
 )
+
+
+_Algorithm = tuple[str, int, str]
+
+_PARTS: Mapping[_Algorithm | None, int] = {
+    ("bf16", 1, "f32"): 2,
+    ("bf16", 3, "f32"): 2,
+    ("bf16", 6, "f32"): 3,
+    ("tf32", 1, "f32"): 2,
+    ("tf32", 3, "f32"): 3,
+    ("f16", 1, "f32"): 2,
+}
+"""bf16 whose sums f32 factors may be taken as, for products at least as exact as an algorithm
+asks for; with others they are of f32, or f64."""
 
 
 @lowering("dot_general")
@@ -50,6 +64,9 @@ def _dot(
     for i, j in zip((*lhs_batch, *lhs_contract), (*rhs_batch, *rhs_contract), strict=True):
         shape[j] = tensor_type(a).shape[i]
     b = context.agree(op, b, shape)
+    asked, are_f32 = _algorithm(op), tensor_type(a).dtype is tensor_type(b).dtype is dtype("f32")
+    if are_f32 and asked is not None and asked[2] == "f64":
+        a, b = (context.builder.value("convert", each, dtype=dtype("f64")) for each in (a, b))
     product = context.builder.value(
         "dot_general",
         a,
@@ -59,9 +76,23 @@ def _dot(
         lhs_contract=lhs_contract,
         rhs_contract=rhs_contract,
         dtype=wanted,
-        exact=_is_exact(op),
+        exact=_is_exact(op) or (asked is not None and asked not in _PARTS),
+        bf16_parts=_PARTS.get(asked, 0) if are_f32 and wanted is dtype("f32") else 0,
     )
     return _as_declared(context, op, product)
+
+
+def _algorithm(op: SourceOp) -> _Algorithm | None:
+    """The types of factors and sums and how many products one is made of; None: that is left
+    open."""
+    found = op.attributes.get
+    count = found("num_primitive_operations")
+    if not isinstance(count, int):
+        return None
+    kinds = {str(found(f"{side}_precision_type")) for side in ("lhs", "rhs")}
+    parts = {found(f"{side}_component_count") for side in ("lhs", "rhs")}
+    is_known = len(kinds) == 1 and parts == {1}
+    return kinds.pop() if is_known else "", count, str(found("accumulation_type"))
 
 
 def _as_declared(context: Context, op: SourceOp, product: Value) -> Value:

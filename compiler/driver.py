@@ -56,7 +56,7 @@ class Dump:
             folder.mkdir(parents=True, exist_ok=True)
             if self.count == 0:
                 for old in folder.glob("[0-9][0-9]-*.ir"):
-                    old.unlink()
+                    old.unlink(missing_ok=True)
             (folder / f"{self.count:02}-{name}").write_text(text, encoding="utf-8")
         except (OSError, ValueError) as error:  # ValueError: no folder has such a name
             why = getattr(error, "strerror", error)

@@ -57,9 +57,9 @@ class Cache:
             if not path.is_file():  # a pipe never ends
                 return None
             data = path.read_bytes()
-            _mark_used(path)
         except (MemoryError, OSError):
             return None
+        _mark_used(path)
         digest, content = data[:_DIGEST_LENGTH], data[_DIGEST_LENGTH:]
         return content if _digest(key, content) == digest else None
 
@@ -75,8 +75,7 @@ class Cache:
         head = _head(path)
         if head is None or self.read(_bound(key)) != head:
             return None
-        with suppress(OSError):
-            _mark_used(path)
+        _mark_used(path)
         return path
 
     def bind(self, key: str) -> None:
@@ -137,9 +136,12 @@ class Cache:
 
 
 def _mark_used(path: Path) -> None:
-    """So that `trim` knows. The time of the last writing stays: who reads the file just now takes
-    another one for a writer."""
-    os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+    """So that `trim` knows. The time of the last writing stays, also of a file that replaces this
+    one just now: who reads it takes another one for a writer."""
+    with suppress(OSError), path.open("rb") as file:
+        written = os.fstat(file.fileno()).st_mtime_ns
+        target = file.fileno() if os.utime in os.supports_fd else path
+        os.utime(target, ns=(time.time_ns(), written))
 
 
 def _bound(key: str) -> str:

@@ -12,6 +12,7 @@ __all__ = [
     "WHOLE",
     "half_name",
     "kind_of",
+    "name_of_half",
     "plain_name",
     "product_name",
 ]
@@ -300,6 +301,7 @@ _HALVES |= {
     f"{half}.final_layer_norm": f"{half[:3]}.output_norm" for half in ("encoder", "decoder")
 }
 _OF_HALF = re.compile(r"(enc|dec)oder\.block\.(\d+)\.layer\.(\d)\.(.*)")
+_NAMED_HALF = re.compile(r"(enc|dec)\.blk\.(\d+)\.((?:attn|cross_attn|ffn)_.*)")
 _PARTS_OF_HALF = {
     **{f"SelfAttention.{part}": f"attn_{part}" for part in "qkvo"},
     "SelfAttention.relative_attention_bias": "attn_rel_b",
@@ -326,6 +328,23 @@ def half_name(name: str) -> str:
     is_norm = part == "layer_norm" and int(place) < len(norms)
     own = norms[int(place)] if is_norm else _PARTS_OF_HALF.get(part)
     return name if own is None else f"{half}.blk.{number}.{own}"
+
+
+def name_of_half(name: str) -> str:
+    """The folder's name of what `half_name` gives."""
+    own = next((own for own, other in _HALVES.items() if other == name), name)
+    match = _NAMED_HALF.fullmatch(name)
+    if match is None:
+        return own
+    half, number, part = match.groups()
+    norms = _NORMS_OF_HALF[half]
+    places = {"attn": 0, "cross": 1, "ffn": len(norms) - 1}
+    if part in norms:
+        place, own = norms.index(part), "layer_norm"
+    else:
+        place = places[part.partition("_")[0]]
+        own = next((own for own, other in _PARTS_OF_HALF.items() if other == part), part)
+    return f"{half}oder.block.{number}.layer.{place}.{own}"
 
 
 def product_name(name: str) -> str:

@@ -36,7 +36,7 @@ LINES = {
     "csrc/module": 1300,
     "csrc/platform": 1430,
     "csrc/vm": 2333,
-    "hal": 3106,
+    "hal": 3120,
     "runtime": 3260,
     "python/ingot": 4165,
     "python/ingot/explorer": 1900,

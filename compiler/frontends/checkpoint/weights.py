@@ -19,7 +19,16 @@ from ingot.hal.checkpoint import Checkpoint
 from ingot.hal.errors import CompileError
 from ingot.hal.gguf import GgufTensor
 from ingot.hal.spec import dtype
-from ingot.hal.tensor_names import BARE, LAYER, OF_LAYER, WHOLE, half_name, kind_of, plain_name
+from ingot.hal.tensor_names import (
+    BARE,
+    LAYER,
+    OF_LAYER,
+    WHOLE,
+    half_name,
+    kind_of,
+    name_of_half,
+    plain_name,
+)
 
 __all__ = ["CheckpointWeights", "Renamed"]
 
@@ -113,9 +122,9 @@ class Renamed:
         """The name in the folder, also of what is missing there."""
         if name in self.own:
             return self.own[name]
-        if self.has_halves:
-            return name
         part, _, last = name.rpartition(".")
+        if self.has_halves:
+            return f"{name_of_half(part)}.{last}"
         for own, other in self.whole.items():
             if other == part:
                 return f"{own}.{last}"

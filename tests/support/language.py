@@ -32,6 +32,7 @@ _JOINED = (
     "dbrx",
     "codeshell",
     "bailingmoe2",
+    "jais",
 )
 _UNGATED = (
     "nemotron_h_moe",
@@ -203,6 +204,9 @@ _BIASED = {
     **dict.fromkeys(("chatglm", "qwen"), ("attn_qkv",)),
     **dict.fromkeys(("nemotron", "orion"), ("attn_norm", "ffn_norm")),
     "falcon": ("attn_norm",),
+    "jais": (
+        *("attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "attn_norm", "ffn_norm"),
+    ),
     "jais2": (*QKV, "attn_output", "ffn_up", "ffn_down", "attn_norm", "ffn_norm"),
     "phi2": ("attn_qkv", "attn_output", "ffn_up", "ffn_down", "attn_norm"),
     **dict.fromkeys(

@@ -58,7 +58,7 @@ class Shape:
     def is_centered(self) -> bool:
         """Whether norms are those of LayerNorm."""
         others = ("command-r", "cohere2", "stablelm", "starcoder2", "neo-bert", *GPT)
-        others += ("rwkv6", "rwkv7")
+        others += ("rwkv6", "rwkv7", "jais")
         return (self.architecture in others) != ("bert" in self.architecture.split("-"))
 
     @property
@@ -281,6 +281,10 @@ _RWKV_7 = _NO_HEADS | _square(128) | {
     for kind, rank in (("w", 12), ("a", 8), ("v", 4)) for number in (1, 2)
 } | {"0.time_mix_v1": (8, 128), "0.time_mix_v2": (128, 8)}  # fmt: skip
 UNDEFINED = {
+    "jais": Shape(
+        "jais", kv_heads=4, own={"output_norm.bias/": (64,)},
+        metadata={"attention.max_alibi_bias": 8.0},
+    ),
     "qwen3next": Shape("qwen3next", layers=4, rope_length=4, experts=6, chosen=3, feed=32,
         shared=32, metadata=_STATES),
     "nemotron_h": Shape("nemotron_h", layers=4, metadata={

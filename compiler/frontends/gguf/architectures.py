@@ -64,6 +64,7 @@ class Architecture:
     window_period: int = 0  # of so many layers the last attends to all positions; 0: all do
     looks_far_first: bool = False  # of so many layers the first does instead
     chunk: int = 0  # of which positions layers that are rotated see their own
+    scales_by_length: bool = False  # scores are divided by the length of heads, not its root
     is_unscaled: bool = False  # scores are products of queries and keys as they are
     large_layers: int = 0  # a model of so many layers scales scores by width / heads
     warms_still: bool = False  # queries that are not rotated grow with their position
@@ -222,6 +223,7 @@ ARCHITECTURES = {
     "minicpm": replace(_GRANITE, tells_rotation=False, needs_scales=True),
     "bloom": replace(_GPT, still_period=1, sloped_layers=-1),
     "mpt": replace(_GPT, still_period=1, sloped_layers=-1),
+    "jais": Architecture(is_centered=True, still_period=1, sloped_layers=-1, scales_by_length=True),
     "refact": Architecture(sloped_layers=-1),
     "baichuan": Architecture(is_interleaved=True, sloped_layers=40),
     "kimi-linear": Architecture(recurrence="kimi", still_period=1, gating="sigmoid"),

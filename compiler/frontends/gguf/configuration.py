@@ -420,7 +420,8 @@ def _attention(
     local_lengths = (local_length, keys.size("attention.value_length_swa", local_value))
     local_rope = _local_rope(keys, architecture, rope, turned + local_length - key_length)
     scored = width // heads if layers == architecture.large_layers else key_length
-    scale = keys.number("query_pre_attn_scalar", scored) ** -0.5
+    power = -1.0 if architecture.scales_by_length else -0.5
+    scale = keys.number("query_pre_attn_scalar", scored) ** power
     latent = _latent(keys, key_length, value_length, turned) if rank else None
     if latent is not None:
         key_length, value_length = rank + turned, rank

@@ -48,7 +48,7 @@ test: develop ## run all tests: C, C under the sanitizers, Python
 test-peers: develop ## hours: long tests, drawn ones with many more examples, threads, the other engines
 	$(call c_build,build/threads,$(THREADS))
 	ctest --test-dir build/threads --output-on-failure \
-	  -R "fence_test$$|submission|session|weights|control|thread|mover|guard|link|api_native"
+	  -R "(fence|queue)_test$$|submission|session|weights|control|thread|mover|guard|link|api_native"
 	INGOT_EXAMPLES=20 $(PYTEST) -m "hypothesis or long" $(ARGUMENTS)
 	$(MAKE) serving
 	$(MAKE) bench

@@ -189,6 +189,36 @@ def test_canonical_forms_are_the_definition_wherever_that_is_valid(tree: Tree) -
         assert low <= expected <= high
 
 
+rounded: st.SearchStrategy[Dim] = st.recursive(
+    st.sampled_from([A, B, A + 1, B * 2 - A]),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from([2, 3, 4, 7])).map(lambda p: floordiv(*p)),
+        st.tuples(inner, st.sampled_from([2, 3, 4, 7])).map(lambda p: modulo(*p)),
+        st.tuples(inner, st.sampled_from([2, 3, 4, 7])).map(lambda p: ceildiv(*p) * p[1]),
+        st.tuples(inner, inner, st.integers(-7, 7)).map(lambda p: p[0] - p[1] * p[2]),
+        st.tuples(inner, inner).map(lambda p: p[0] * p[1]),
+    ),
+    max_leaves=5,
+)
+ranges = st.tuples(st.integers(-5, 9), st.integers(0, 9)).map(lambda p: (p[0], p[0] + p[1]))
+
+
+@pytest.mark.slow
+@examples(250)
+@given(rounded, rounded, ranges, ranges)
+def test_bounds_and_proofs_within_ranges_hold_everywhere_in_them(
+    x: Dim, y: Dim, a: tuple[int, int], b: tuple[int, int]
+) -> None:
+    known = {"a": a, "b": b}
+    (low, high), is_proven = bounds(x - y, known), prove_le(y, x, known)
+    for values in itertools.product(*(range(least, most + 1) for least, most in (a, b))):
+        named = dict(zip("ab", values, strict=True))
+        difference = evaluate(x, named) - evaluate(y, named)
+        assert low <= difference <= high
+        assert evaluate(x - y, named) == difference
+        assert difference >= 0 or not is_proven
+
+
 @pytest.mark.slow
 @examples(250)
 @given(st.lists(trees.filter(lambda tree: "broadcast" not in str(tree)), min_size=2, max_size=4))

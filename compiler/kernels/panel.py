@@ -23,6 +23,7 @@ from ingot.compiler.kernels.register_tile import PANEL, TileShape, multiply_add,
 from ingot.hal.spec import DType, dtype
 
 __all__ = [
+    "CACHE_LINE",
     "STREAMS",
     "Turn",
     "ask_ahead",

@@ -6,7 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ingot.compiler.ir import walk
 from ingot.compiler.kernels.classes import lower_entry
+from ingot.compiler.kernels.loop_attributes import Ordinal
 from ingot.compiler.targets.cpu.variants import VARIANTS
 from ingot.hal.spec import dtype
 from tests.support.devices import best_variant
@@ -71,6 +73,13 @@ def test_sums_and_products_of_floats_are_rounded_once(name: str, kind: str, reve
 def test_lines_that_are_neighbours(shape, axis: int) -> None:
     function = entry([f"f32[{','.join(map(str, shape))}]"], cumulative(axis))
     OPENCL.check(function, tolerance=1e-5)
+
+
+@pytest.mark.parametrize(("columns", "asked"), [(256, {0, 1}), (8, set())])
+def test_lines_side_by_side_ask_for_the_next_elements(columns: int, asked: set[int]) -> None:
+    kernel = CPU.lower(entry([f"f32[9,{columns}]"], cumulative(0)))
+    asks = [op for op in walk(kernel.loops) if op.name == "loop.prefetch"]
+    assert {Ordinal.of(op.operands[0].owner).ordinal for op in asks} == asked
 
 
 @needs_device

@@ -63,6 +63,8 @@ def kernel_of(
     local_length: int = 0,
 ) -> Kernel:
     """The finished kernel; `read` are operands that no result of the epilogue may overwrite."""
+    if epilogue is not None:
+        scratch_length = epilogue.place_sums(scratch_length)
     return finish_kernel(
         function,
         builder,

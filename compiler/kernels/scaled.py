@@ -50,7 +50,7 @@ from ingot.compiler.kernels.register_tile import (
 )
 from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.compiler.kernels.table import MultiplyTile, Tile
-from ingot.compiler.kernels.tiles import STORED_ROWS, TileProducts, words_at_once
+from ingot.compiler.kernels.tiles import TileProducts, words_at_once
 from ingot.compiler.kernels.words import BYTES_OF_WORD
 from ingot.hal.spec import dtype
 
@@ -396,7 +396,7 @@ class _InTiles(_Scaled):
 
     def __init__(self, function: Function, target: TargetInfo, coding: BlockCoding) -> None:
         self.of_results = 2 * TILE * PANEL * I32.bytes  # behind sums of two groups
-        self.of_rows = self.of_results + (TILE + STORED_ROWS) * PANEL * F32.bytes  # sums of rows
+        self.of_rows = self.of_results + TILE * PANEL * F32.bytes  # sums of rows
         has_minima = minima_of(function, root_of(function)) is not None
         self.sums_length = self.of_rows + has_minima * TILE * coding.groups * F32.bytes
         super().__init__(function, target, coding)

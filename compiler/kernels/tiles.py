@@ -7,7 +7,7 @@ instruction stays in registers until it is stored; sums of tiles go through scra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from ingot.compiler.ir import Value
@@ -19,10 +19,8 @@ from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.loop_rules import TILE
 from ingot.compiler.kernels.register_tile import (
     PANEL,
-    for_any_rows,
     for_row_tiles,
     panel_tile,
-    tail_heights,
 )
 from ingot.compiler.kernels.table import DotTiles, Tiles
 from ingot.compiler.kernels.words import Parts
@@ -57,10 +55,6 @@ SCRATCH = (ROWS + TILE) * WIDTH * PANEL * 4
 FEWEST_ROWS, FEWEST_WORDS = 3, 4
 """Rows and words of a step from which tiles take less time than words in registers: a step takes
 18 cycles, vpdpbusd half a cycle for each row and word."""
-
-STORED_ROWS = 2
-"""Rows whose sums are taken from scratch together, and share what epilogues read of columns. With
-four ResNet-50 takes 1.08 times as long, MobileNetV2 .96, and kernels twice the text."""
 
 
 def _has_tiles(target: TargetInfo, parts: Parts) -> bool:
@@ -127,22 +121,13 @@ class TileProducts:
         count = self.builder.sub(last, first)
         for_row_tiles(self.builder, count, (WIDTH, tail) if tail else (WIDTH,), whole)
 
-    def for_rows(
-        self, rows: Index, tails: Sequence[int] | None, body: Callable[[Index, Index], None]
-    ) -> None:
-        """`body(count, first)` for blocks of rows. `tails`: the counts that may be left behind
-        whole blocks, if they are known."""
+    def for_rows(self, rows: Index, are_whole: bool, body: Callable[[Index, Index], None]) -> None:
+        """`body(count, first)` for blocks of rows. `are_whole`: each has `ROWS`; else the last one
+        has the rest, and the same code."""
         b = self.builder
-        if tails is None:
-            with b.for_(0, rows, ROWS) as loop:
-                body(b.min(b.sub(rows, loop.index), ROWS), loop.index)
-            return
-
-        def whole(height: int, offset: Index, _: object) -> tuple[()]:
-            body(height, offset)
-            return ()
-
-        for_row_tiles(b, rows, (ROWS, *tails), whole)
+        with b.for_(0, rows, ROWS) as loop:
+            count = ROWS if are_whole else b.min(b.sub(rows, loop.index), ROWS)
+            body(count, loop.index)
 
     def store(
         self,
@@ -191,23 +176,6 @@ class TileProducts:
         start: Index = 0,
     ) -> None:
         """The epilogue of sums that lie in scratch, from the row `start` of them on."""
-        b, (rows, panels), (first, panel) = self.builder, count, place
-
-        def body(height: int, offset: Index, live: Index | None) -> None:
-            tile, row = panel_tile(height, panels, PANEL), b.add(start, offset)
-            values = [
-                b.load(sums, b.add(b.mul(row, panels * PANEL), each * PANEL), PANEL)
-                for each in range(height * panels)
-            ]
-            self.epilogue.store_tile(values, tile, b.add(first, offset), panel, live)
-
-        if not isinstance(rows, int):
-            for_any_rows(b, rows, STORED_ROWS, body)
-            return
-
-        def whole(height: int, offset: Index, _: list[Value]) -> tuple[()]:
-            body(height, offset, None)
-            return ()
-
-        heights = (STORED_ROWS, *tail_heights(STORED_ROWS, rows % STORED_ROWS))
-        for_row_tiles(b, rows, heights, whole)
+        (rows, panels), (first, panel) = count, place
+        at = self.builder.mul(start, panels * PANEL)
+        self.epilogue.store_rows((sums, at), panel_tile(1, panels, PANEL), first, panel, rows)

@@ -24,7 +24,7 @@ LINES = {
     "compiler/frontends": 43660,
     "compiler/graph": 12005,
     "compiler/ir": 2443,
-    "compiler/kernels": 17160,
+    "compiler/kernels": 17215,
     "compiler/stream": 1653,
     "compiler/targets": 5116,
     "compiler/vm": 2649,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 131040
+IN_ALL = 131086
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -130,7 +130,7 @@ class _Items(_Grid):
         first = b.add(b.mul(number, b.dim(self.out_width)), column)
         for pixel, total in enumerate(sums):
             live = b.compare("lt", b.add(column, pixel), b.dim(self.out_width))
-            store = partial(self.store, b.add(first, pixel), channels, total)
+            store = partial(self.store, b.add(first, pixel), channels, [total])
             b.if_(live, store)
 
     def _inputs(self, line: Index, column: Index, channels: Channels) -> Sequence[Value]:

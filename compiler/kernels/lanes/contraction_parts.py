@@ -214,11 +214,9 @@ class _Parts:
         return TileSide(b.binding(self.ordinals[2], _I32), at, pitch, plane)
 
     def _for_rows(self, rows: Index, body: Callable[[Index, Index], None]) -> None:
-        """`body(count, first)` for blocks of rows."""
-        known, tails = self.p.rows, None
-        if isinstance(known, int):
-            tails = sorted({known % self.schedule.rows % ROWS} - {0})
-        self.products.for_rows(rows, tails, body)
+        known = self.p.rows
+        are_whole = isinstance(known, int) and known % ROWS == 0
+        self.products.for_rows(rows, are_whole, body)
 
     def _whole_steps(self, count: Index) -> Index:
         """Those of whole tiles, which zeros fill."""

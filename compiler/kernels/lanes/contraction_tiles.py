@@ -112,10 +112,8 @@ class _Tiled:
 
     def _for_rows(self, rows: Index, body: Callable[[Index, Index], None]) -> None:
         known = self.p.rows
-        tails = None
-        if isinstance(known, int):
-            tails = (known % ROWS,) if known % ROWS else ()
-        self.products.for_rows(rows, tails, body)
+        are_whole = isinstance(known, int) and known % ROWS == 0
+        self.products.for_rows(rows, are_whole, body)
 
     def _finish(self, scratch_length: int) -> Kernel:
         p, schedule = self.p, self.schedule

@@ -254,16 +254,13 @@ class _Pixels:
                 right = TileSide(weight, b.mul(panel, self.depth * PANEL), self.depth * PANEL)
                 products.store(left, right, (b.add(start, row), panel), (rows, panels))
 
-            products.for_rows(count, self._tails(), block)
+            products.for_rows(count, self._are_whole(), block)
 
         products.for_panels(first, last, known_dim(c.panels), columns)
         tile = (schedule.block_rows, schedule.block_panels, 1)
         return c.kernel((self.count, c.panels, images), tile, schedule, length + SCRATCH)
 
-    def _tails(self) -> tuple[int, ...] | None:
-        """Rows behind full blocks of a workgroup, if they are known."""
-        if not isinstance(self.count, int):
-            return None
-        block = self.schedule.block_rows
-        counts = {min(block, self.count) % ROWS, self.count % block % ROWS}
-        return tuple(sorted(counts - {0}, reverse=True))
+    def _are_whole(self) -> bool:
+        """Whether all blocks of rows are."""
+        rows = self.count, self.schedule.block_rows
+        return all(isinstance(each, int) and each % ROWS == 0 for each in rows)

@@ -275,9 +275,7 @@ class Depthwise:
             return self.add_line(sums, read, self.weights(row, channels))
 
         totals = self.add_lines(lines, [zero] * columns, add)
-        with self.epilogue.sharing():
-            for number, total in enumerate(totals):
-                self.store(b.add(b.add(pixel, column), number), channels, total)
+        self.store(b.add(pixel, column), channels, totals)
 
     def add_line(
         self,
@@ -311,7 +309,7 @@ class Depthwise:
 
             def body(channels: Channels) -> None:
                 total = self._clipped(left, steps, channels, lines)
-                self.store(b.add(pixel, place), channels, total)
+                self.store(b.add(pixel, place), channels, [total])
 
             self._channels(body)
 
@@ -355,10 +353,10 @@ class Depthwise:
             return b.fma(a, w, total)
         return b.op("add", total, b.op("mul", a, w))
 
-    def store(self, pixel: Index, channels: Channels, total: Value) -> None:
-        """Epilogue and store of the channels of a pixel of the whole result."""
-        position = Position(pixel, channels.made, self.schedule.lanes, channels.count)
-        self.epilogue.store(total, position)
+    def store(self, pixel: Index, channels: Channels, totals: Sequence[Value]) -> None:
+        """Epilogue and store of the channels of neighbouring pixels of the whole result."""
+        place = Position(pixel, channels.made, self.schedule.lanes, channels.count)
+        self.epilogue.store_column(totals, place)
 
 
 class _Words(Depthwise):
@@ -466,9 +464,7 @@ class _Words(Depthwise):
 
             zero = b.constant(0, self.element, self.schedule.lanes)
             sums = self.add_line([zero] * count, read, lambda step, i: weights[step][i])
-            with self.epilogue.sharing():
-                for pixel, total in enumerate(sums):
-                    self.store(b.add(b.add(place, column), pixel), channels, total)
+            self.store(b.add(place, column), channels, sums)
 
         if end:
             tile(0, columns)

@@ -80,9 +80,11 @@ typedef struct {
     if (panels > 1) INGOT_ZERO_TILE(1);                                                            \
     if (tiles > 1) INGOT_ZERO_TILE(2);                                                             \
     if (tiles > 1 && panels > 1) INGOT_ZERO_TILE(3);                                               \
+    _Pragma("GCC unroll 1")                                                                        \
     for (i64 segment = 0; segment < segments; segment++) {                                         \
       const char *a = left.memory + segment * left.step + first;                                   \
       const char *b = right.memory + segment * right.step;                                         \
+      _Pragma("GCC unroll 1")                                                                      \
       for (i64 word = 0; word < words; word += chunk) {                                            \
         INGOT_LOAD_TILE(4, a, left.pitch);                                                         \
         INGOT_LOAD_TILE(6, b, (i64)64);                                                            \
@@ -128,6 +130,7 @@ typedef struct {
       const void *left, i64 pitch, const void *right, i64 words, int chunk, int tile) {            \
     if (tile) INGOT_ZERO_TILE(1);                                                                  \
     if (!tile) INGOT_ZERO_TILE(0);                                                                 \
+    _Pragma("GCC unroll 1")                                                                        \
     for (i64 word = 0; word < words; word += chunk) {                                              \
       const char *a = (const char *)left + 4 * word, *b = (const char *)right + 64 * word;         \
       if (tile) {                                                                                  \

@@ -101,6 +101,28 @@ def test_dot_packed_takes_rows_known_at_the_call_and_runs_its_epilogue(target) -
         target.check(function, operands, m=m)
 
 
+@pytest.mark.parametrize("rows", [symbol("m"), 13])
+def test_a_long_epilogue_is_printed_once_for_all_rows_of_a_tile(rows: Dim) -> None:
+    """Sums wait in scratch behind what the schedule has, also of columns that are no whole vectors;
+    a result takes the memory of an operand."""
+
+    def build(b: Builder, x: Value, w: Value, bias: Value, factor: Value, residual: Value) -> Value:
+        y = b.op("add", b.op("dot_packed", x, w, n=70), b.broadcast_to(bias, (rows, 70)))
+        y = b.op("mul", b.op("logistic", y), b.broadcast_to(factor, (rows, 70)))
+        result: Value = b.op("sub", residual, b.op("tanh", y))
+        return result
+
+    types = [f"f32[{rows},20]", "f32[5,20,16,1]", "f32[70]", "f32[]", f"f32[{rows},70]"]
+    function = entry(types, build)
+    kernel = CPU.lower(function)
+    tile = kernel.schedule.tile
+    functions = [op for op in walk(kernel.loops) if op.name == "tanh"]
+    assert len(functions) < 2 * tile.rows * tile.vectors
+    for m in (rows,) if isinstance(rows, int) else ROWS:
+        operands = [draw(m, 20), pack(draw(20, 70)), draw(70), draw(), draw(m, 70, seed=5)]
+        CPU.check(function, operands, **({} if isinstance(rows, int) else {"m": m}))
+
+
 @pytest.mark.parametrize(("k", "n", "name"), [(40, 24, "f16"), (3000, 17, "f32"), (9, 100, "i8")])
 def test_products_take_rows_known_at_the_call(k: int, n: int, name: str) -> None:
     """Converted, with depth in blocks, and of integers; batches follow each other in memory."""

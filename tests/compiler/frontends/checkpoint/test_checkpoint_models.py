@@ -162,7 +162,7 @@ def test_what_is_wrong_is_told_with_the_names_of_the_folder(tmp_path: Path) -> N
     for name, key in (("qwen3 next", "hidden_act"), ("nemotron of states", "mamba_hidden_act")):
         text = _refused(tmp_path, {key: "relu2"}, name)
         assert "the activation in layers with a state is 'relu2', not silu" in text
-    assert "model_type in config.json is 't5'" in _refused(tmp_path, {"model_type": "t5"})
+    assert "model_type in config.json is 'bart'" in _refused(tmp_path, {"model_type": "bart"})
     text = _refused(tmp_path, {"num_hidden_layers": 1 << 20})
     assert "'num_hidden_layers' is 1048576, but there are only 21 tensors" in text
     text = _refused(tmp_path, {"quantization_config": {"quant_method": "vptq"}})

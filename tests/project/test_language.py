@@ -347,7 +347,7 @@ def test_a_module_is_compiled_once(
 
 
 def test_a_lone_processor_makes_the_tokenizer_first(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, weights: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what it was made of is not held beside the weights."""
     ingot.LanguageModel(path, capacity=64)

@@ -432,7 +432,8 @@ class _InTiles(_Scaled):
             with b.for_(0, width) as inner:
                 place = b.add(row, loop.index), b.add(panel, inner.index)
                 sums = self._sums(b.add(row, start), place[1], inner.index, wide)
-                self.tiles.finish(sums, (live, 1), place, b.sub(loop.index, start))
+                at = b.mul(b.sub(loop.index, start), PANEL)
+                self.tiles.finish(sums, (live, 1), place, at)
 
     def _store_bytes(
         self, memory: Value, line: Index, vector: int, tile: TileShape, codes: Value

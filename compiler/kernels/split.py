@@ -29,19 +29,21 @@ STEPS = 2 * CHUNK
 """Steps of K in them."""
 
 _F32, _I32 = dtype("f32"), dtype("i32")
-_HALF_OF_LAST, _HEAD = 1 << 15, -(1 << 16)
+_HALF_OF_LAST, _HEAD, _NAN = 1 << 15, -(1 << 16), 0x7FC00000
 
 
 def split(b: LoopBuilder, x: Value, parts: int) -> list[Value]:
     """The parts of each lane of x, f32, as i32: those of f32 numbers, whose lower halves are 0. Of
     two neighbours that are as near it is the one farther from 0."""
     lanes, found = lanes_of(x), list[Value]()
+    is_nan = b.op("compare", x, x, direction="ne")  # to round one may carry into its sign
     for place in range(parts):
         bits = b.op("bitcast", x, dtype=_I32)
         bits = b.op("add", bits, b.constant(_HALF_OF_LAST, _I32, lanes))
         found.append(b.op("and", bits, b.constant(_HEAD, _I32, lanes)))
         if place < parts - 1:
             x = b.op("sub", x, b.op("bitcast", found[-1], dtype=_F32))
+    found[0] = b.op("select", is_nan, b.constant(_NAN, _I32, lanes), found[0])
     return found
 
 

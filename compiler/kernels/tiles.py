@@ -175,7 +175,6 @@ class TileProducts:
         place: tuple[Index, Index],
         start: Index = 0,
     ) -> None:
-        """The epilogue of sums that lie in scratch, from the row `start` of them on."""
+        """The epilogue of sums that lie in scratch, from the element `start` on."""
         (rows, panels), (first, panel) = count, place
-        at = self.builder.mul(start, panels * PANEL)
-        self.epilogue.store_rows((sums, at), panel_tile(1, panels, PANEL), first, panel, rows)
+        self.epilogue.store_rows((sums, start), panel_tile(1, panels, PANEL), first, panel, rows)

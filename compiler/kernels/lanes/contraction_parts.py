@@ -310,8 +310,7 @@ class _Parts:
 
         left = partial(self._factor, bases[0], row)
         replace_infinite(b, (self.sums, at), (rows, width), self.depth, left, right)
-        start = b.div(at, width * PANEL)
-        self.products.finish(self.sums, (rows, width), (b.add(self.place, row), panel), start)
+        self.products.finish(self.sums, (rows, width), (b.add(self.place, row), panel), at)
 
     def _kernel(self) -> Kernel:
         p, schedule = self.p, self.schedule

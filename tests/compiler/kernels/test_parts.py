@@ -78,6 +78,7 @@ def check(kernel: Kernel, given: list[Array], wanted: Array, bound: Array, **sym
 
 CASES = [  # rows, depth, columns, parts
     (33, 20, 40, 3), (64, 96, 17, 2), (50, 33, 85, 3), (40, 1900, 70, 3), (300, 64, 70, 2),
+    (64, 4000, 112, 3),
 ]  # fmt: skip
 
 
@@ -105,6 +106,7 @@ def test_what_is_not_finite_is_what_f32_gives(parts: int) -> None:
     x[0, 3], x[1, 5], x[1, 6], x[2, 7] = np.inf, -np.inf, np.inf, np.nan
     x[3:7] = 0
     x[3, 8], x[4, 9], x[5, 4] = 3.4e38, -3.4e38, np.array(0x7F800001, "u4").view("f4")
+    x[7, 3], x[8, 3] = np.array((0x7FFFFFFF, 0xFFFFFFFF), "u4").view("f4")
     w[0, 3], w[1, 5], w[2, 7], w[3, 9] = -np.inf, np.nan, 3.4e38, 3.4e38
     function, panels = of_weight(33, w, parts)
     with np.errstate(all="ignore"):

@@ -76,6 +76,7 @@ def test_texts_follow_grammars_of_llama_cpp(text: str | bytes, expected: bool | 
         ('root ::= [^a-y]? ("n" | "no")', ["zn", "no", "\u20acno"], ["an"]),
         ("root ::= .\n\n# nothing\n", ["\n", "\U0010ffff"], ["ab"]),
         ('root ::= "\\x41\\u00e9\\U0001f600\\\\\\"" [\\]\\-]', ['A\u00e9\U0001f600\\"-'], ["A"]),
+        ('root ::= "a" (b | "c")\nb ::= b2 "x"\nb2 ::= b', ["ac"], ["ab", "ax"]),
         ("root ::= [\u0100-\u07ff\u0801-\u1000]+", ["\u0100\u0801", "\u1000"], ["\u0800"]),
         ('root ::= (\n root2 \n | root2 )*\nroot2 ::=\n "q" |\n "r"', ["", "qrq"], ["qs"]),
     ],
@@ -98,6 +99,12 @@ def test_what_grammars_are_made_of(grammar: str, fit: list[str], others: list[st
         ('root ::= "a"{3,2}', "expected counts that grow"),
         ('root ::= root "a" | "b"', "begins with itself"),
         ("root ::= " + "(" * 200, "too many brackets"),
+        ('root ::= "a" b\nb ::= b "c"', "no text follows the grammar"),
+        ("root ::= [z-a]", "the range from 0x7a to 0x61 is empty"),
+        ("root ::=\n[\\d]", r"line 2 of the grammar has '.*': the escape .* is not known"),
+        ('root ::= "\\ud800"', "0xd800 is no character"),
+        ('root ::= "\\U00110000"', "0x110000 is no character"),
+        ('root ::= "a"{' + "9" * 5000 + "}", "expected a rule, a text"),
     ],
 )
 def test_grammars_that_are_none_are_refused(grammar: str, message: str) -> None:
@@ -125,6 +132,29 @@ def test_texts_fit_schemas(text: str, expected: bool | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("schema", "fit", "others"),
+    [
+        (
+            {"properties": {"a": {"type": "integer"}, "ab": {"type": "null"}, "\u00e9": {}},
+             "additionalProperties": {"type": "string"}},
+            ['{"a":1,"abc":"x"}', '{"":"x","\u00ea":""}', '{"ab":null,"b":"x"}'],
+            ['{"a":"x"', '{"a":1,"ab":"x"', '{"\\u0061"', '{"\u00e9":"x","\u00e9":'],
+        ),
+        ({"type": ["string", "null"], "enum": ["a", 1, None]}, ['"a"', "null"], ["1"]),
+        ({"enum": ["a", True, 1], "const": 1}, ["1"], ["true", '"a"']),
+        ({"properties": {"a": False, "b": {}}}, ['{"b":1}', "{}"], ['{"a']),
+        ({"items": {"$ref": "#/$defs/a%20b/anyOf/1"},
+          "$defs": {"a b": {"anyOf": [True, {"const": 2}]}}}, ["[2]"], ["[1"]),
+        ({"items": {"properties": {"a": {"$ref": "#/items"}}, "required": ["a"]}}, ["[]"], ["[{"]),
+    ],
+)  # fmt: skip
+def test_texts_fit_schemas_of_several_parts(schema: Any, fit: list[str], others: list[str]) -> None:
+    made = grammar_of_schema(schema)
+    assert [_fits(made, text) for text in fit] == [True] * len(fit)
+    assert [_fits(made, text) for text in others] == [None] * len(others)
+
+
+@pytest.mark.parametrize(
     ("schema", "message"),
     [
         ({"type": "integer", "minimum": 3}, "# has the key 'minimum', which is not supported"),
@@ -138,6 +168,14 @@ def test_texts_fit_schemas(text: str, expected: bool | None) -> None:
         ({"type": "array", "minItems": 3, "maxItems": 2}, "expected counts that grow"),
         ({"enum": []}, "#/enum is .*, expected a list"),
         ({"const": float("nan")}, "is no JSON"),
+        ({"const": 1, "type": "string"}, "# allows no value"),
+        ({"type": 3}, "#/type is 3, expected a list"),
+        ({"required": [["a"]], "properties": {"a": {}}}, "which is no property"),
+        ({"properties": {3: {}}}, "expected schemas by name"),
+        ({"$ref": "#name"}, "expected a place in the schema"),
+        ({"properties": {"a": {"$ref": "#"}}, "required": ["a"]}, "no text follows the grammar"),
+        ({"prefixItems": [{}, {}], "items": False, "maxItems": 1}, "minItems is 0 and maxItems 1"),
+        (False, "no text follows the grammar"),
     ],
 )
 def test_schemas_that_demand_more_are_refused(schema: Any, message: str) -> None:
@@ -225,7 +263,8 @@ def test_a_model_writes_what_fits(tmp_path: Path) -> None:
     text = "".join(model.generate("he", max_tokens=3, temperature=0, logit_bias={most: 1e3}))
     assert text == "llllll"
     for options, message in (
-        ({"logit_bias": {len(TOKENS): 1.0}}, "expected a number, or -inf, for a token from 0"),
+        ({"logit_bias": {len(TOKENS): 1.0}}, "or -inf, for a token from 0"),
+        ({"logit_bias": {0: 1e39}}, "expected a number of f32"),
         ({"grammar": "root ::= .", "schema": True}, "a text can follow one of them only"),
     ):
         with pytest.raises(ingot.InvalidArgument, match=message):

@@ -140,10 +140,12 @@ def bias_of(given: Mapping[int, float] | None, words: int) -> Any:
     number."""
     bias = np.zeros(words, np.float32)
     for id, number in (given or {}).items():
-        if not 0 <= id < words or np.isnan(number) or number == np.inf:
+        with np.errstate(over="ignore"):
+            element = np.float32(number)
+        if not 0 <= id < words or not element < np.inf:
             raise InvalidArgument(
-                f"logit_bias has {number!r} for {id!r}, expected a number, or -inf, for a token "
-                f"from 0 to {words - 1}"
+                f"logit_bias has {number!r} for {id!r}, expected a number of f32, or -inf, for a "
+                f"token from 0 to {words - 1}"
             )
-        bias[id] = number
+        bias[id] = element
     return bias

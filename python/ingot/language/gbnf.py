@@ -6,13 +6,13 @@ import re
 from typing import NoReturn
 
 from ingot.hal.errors import InvalidArgument
-from ingot.language.grammar import Grammar, Row, Rules, characters, literal
+from ingot.language.grammar import LAST, Grammar, Row, Rules, characters, literal, outside
 
 __all__ = ["read_gbnf"]
 
 _TOKENS = re.compile(
     r"""(?P<space>[ \t]+|\#[^\n]*)|(?P<line>\n)|(?P<define>[\w-]+[ \t]*::=)|(?P<rule>[\w-]+)|
-    (?P<text>"(?:[^"\\\n]|\\.)*")|(?P<set>\[(?:[^\]\\]|\\.)*\])|(?P<count>\{\d*,?\d*\})|
+    (?P<text>"(?:[^"\\\n]|\\.)*")|(?P<set>\[(?:[^\]\\]|\\.)*\])|(?P<count>\{\d{0,9},?\d{0,9}\})|
     (?P<sign>[.()|*+?])""",
     re.VERBOSE,
 )
@@ -20,7 +20,6 @@ _LETTER = re.compile(
     r"\\x([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|(.)", re.DOTALL
 )
 _SHORT = {"n": "\n", "r": "\r", "t": "\t"}
-_LAST = 0x10FFFF
 _MOST_DEPTH = 100
 
 
@@ -103,23 +102,54 @@ class _Reader:
             if self.depth > _MOST_DEPTH:
                 self._fail("there are too many brackets in each other")
             self._next()
-            row = self.rules.one_of(*self._rows())
+            inner = self.rules.one_of(*self._rows())
             if self.token != ")":
                 self._fail("expected )")
             self.depth -= 1
             self._next()
-            return row
+            return inner
         if kind not in ("rule", "text", "set") and token != ".":
             self._fail("expected a rule, a text, [a set], . or (")
-        self._next()
         if kind == "rule":
-            return (("rule", self._number(token)),)
-        if kind == "text":
-            return literal("".join(map(chr, _letters(token[1:-1]))))
-        ranges = [(0, _LAST)] if token == "." else _ranges(token[1:-1])
-        if not ranges:
-            self._fail("the set is empty")
-        return self.rules.one_of(*characters(ranges))
+            row: Row = (("rule", self._number(token)),)
+        elif kind == "text":
+            row = literal("".join(map(chr, self._letters(token[1:-1]))))
+        else:
+            rows = characters([(0, LAST)] if token == "." else self._ranges(token[1:-1]))
+            if not rows:
+                self._fail("the set is empty")
+            row = self.rules.one_of(*rows)
+        self._next()
+        return row
+
+    def _letters(self, text: str) -> list[int]:
+        """The characters of a text with escapes."""
+        found = []
+        for match in _LETTER.finditer(text):
+            *codes, short, plain = match.groups()
+            if short and short.isalnum() and short not in _SHORT:
+                self._fail(f"the escape {match[0]} is not known")
+            code = next((int(each, 16) for each in codes if each), None)
+            code = ord(plain or _SHORT.get(short, short)) if code is None else code
+            if code > LAST or 0xD800 <= code < 0xE000:
+                self._fail(f"{code:#x} is no character")
+            found.append(code)
+        return found
+
+    def _ranges(self, text: str) -> list[tuple[int, int]]:
+        """The ranges of characters of a set."""
+        is_not = text.startswith("^")
+        text = text[is_not:]
+        spans = [match.span() for match in _LETTER.finditer(text)]
+        codes, found, place = self._letters(text), list[tuple[int, int]](), 0
+        while place < len(codes):
+            is_range = place + 2 < len(codes) and text[slice(*spans[place + 1])] == "-"
+            last = codes[place + 2] if is_range else codes[place]
+            if last < codes[place]:
+                self._fail(f"the range from {codes[place]:#x} to {last:#x} is empty")
+            found.append((codes[place], last))
+            place += 3 if is_range else 1
+        return outside(found) if is_not else found
 
     def _taken(self, kind: str) -> str:
         if self.kind != kind:
@@ -144,35 +174,3 @@ class _Reader:
         line = self.text.count("\n", 0, max(self.place - len(self.token), 0)) + 1
         found = self.token or self.text[self.place : self.place + 20]
         raise InvalidArgument(f"line {line} of the grammar has {found!r:.40}: {what}")
-
-
-def _letters(text: str) -> list[int]:
-    """The characters of a text with escapes."""
-    found = []
-    for match in _LETTER.finditer(text):
-        *codes, short, plain = match.groups()
-        code = next((int(each, 16) for each in codes if each), None)
-        letter = plain or _SHORT.get(short or "", short or "")
-        found.append(min(code, _LAST) if code is not None else ord(letter))
-    return found
-
-
-def _ranges(text: str) -> list[tuple[int, int]]:
-    """The ranges of characters of a set."""
-    is_not = text.startswith("^")
-    text = text[is_not:]
-    spans = [match.span() for match in _LETTER.finditer(text)]
-    codes, found, place = _letters(text), list[tuple[int, int]](), 0
-    while place < len(codes):
-        is_range = place + 2 < len(codes) and text[slice(*spans[place + 1])] == "-"
-        last = codes[place + 2] if is_range else codes[place]
-        found.append((codes[place], last))
-        place += 3 if is_range else 1
-    if not is_not:
-        return found
-    others, first = list[tuple[int, int]](), 0
-    for low, high in sorted(found):
-        if first < low:
-            others.append((first, low - 1))
-        first = max(first, high + 1)
-    return [*others, (first, _LAST)] if first <= _LAST else others

@@ -7,12 +7,13 @@ alternative that begins with a set of bytes. So a byte takes every stack a step 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ingot.hal.errors import InvalidArgument
 
-__all__ = ["Grammar", "Row", "Rules", "State", "characters", "literal"]
+__all__ = ["LAST", "Grammar", "Row", "Rules", "State", "characters", "literal", "outside"]
 
 Part = tuple[str, int]
 """("bytes", a bit for each that may stand there) or ("rule", its number)."""
@@ -58,9 +59,10 @@ class Rules:
         return row * least + rest
 
 
+LAST = 0x10FFFF  # of all characters
 _OF_ONE_LENGTH = (
     *((0, 0x7F), (0x80, 0x7FF), (0x800, 0xD7FF)),
-    *((0xE000, 0xFFFF), (0x10000, 0x10FFFF)),
+    *((0xE000, 0xFFFF), (0x10000, LAST)),
 )
 """Characters whose bytes are as many; halves of pairs (surrogates) are none."""
 
@@ -79,6 +81,16 @@ def characters(ranges: Sequence[tuple[int, int]]) -> list[Row]:
             if first <= last:
                 rows += _spans(chr(first).encode(), chr(last).encode())
     return rows
+
+
+def outside(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges of all other characters."""
+    others, first = list[tuple[int, int]](), 0
+    for low, high in sorted(ranges):
+        if first < low:
+            others.append((first, low - 1))
+        first = max(first, high + 1)
+    return [*others, (first, LAST)] if first <= LAST else others
 
 
 def _spans(low: bytes, high: bytes) -> list[Row]:
@@ -107,11 +119,12 @@ def _between(low: int, high: int) -> Part:
 
 
 class Grammar:
-    """Rules, of which one is that of a whole text. `start` is the state of an empty one.
-    InvalidArgument: a rule begins with itself."""
+    """Rules, of which one is that of a whole text. `start` is the state of an empty one. Whatever
+    may stand can go on to a whole text. InvalidArgument, also of `after`: a rule that is met there
+    begins with itself."""
 
     def __init__(self, rules: Rules, root: int) -> None:
-        self.rules = rules.rules
+        self.rules = _ending(rules.rules)
         self._steps: dict[tuple[State, int], State] = {}
         self.start = self._opened([((("rule", root),), None)])
         if not self.start:
@@ -158,3 +171,30 @@ class Grammar:
             below = (row[1:], below) if row[1:] else below
             left += [(each, below) for each in self.rules[row[0][1]]]
         return frozenset(found)
+
+
+def _ending(rules: Sequence[Sequence[Row]]) -> list[list[Row]]:
+    """The rules with those rows alone that come to an end: behind the beginning of another one no
+    text would be whole."""
+    needed: dict[tuple[int, int], int] = {}  # rules of a row that may have no end
+    users = defaultdict[int, list[tuple[int, int]]](list)
+    left, found = list[int](), set[int]()
+    for number, rows in enumerate(rules):
+        for place, row in enumerate(rows):
+            others = {other for kind, other in row if kind == "rule"}
+            needed[number, place] = len(others)
+            for other in others:
+                users[other].append((number, place))
+            left += [] if others else [number]
+    while left:
+        number = left.pop()
+        if number in found:
+            continue
+        found.add(number)
+        for user in users[number]:
+            needed[user] -= 1
+            left += [] if needed[user] else [user[0]]
+    return [
+        [row for place, row in enumerate(rows) if not needed[number, place]]
+        for number, rows in enumerate(rules)
+    ]

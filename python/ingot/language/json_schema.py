@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from ingot.hal.errors import InvalidArgument
-from ingot.language.grammar import Grammar, Row, Rules, characters, literal
+from ingot.language.grammar import Grammar, Row, Rules, characters, literal, outside
 
 __all__ = ["grammar_of_schema"]
 
@@ -23,6 +24,7 @@ _NOTES = (
     "$schema", "$id", "$comment", "$defs", "definitions", "discriminator",
 )  # fmt: skip
 """Keys that describe and demand nothing."""
+_ESCAPED = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))  # characters that are never plain
 _MOST_DIGITS, _MOST_SPACES, _MOST_DEPTH = 15, 20, 64
 
 
@@ -49,8 +51,9 @@ class _Schema:
             *r.one_of(literal("0"), (*first, *r.repeated(digits, 0, _MOST_DIGITS - 1))),
         )
         escaped = r.one_of(*(literal(each) for each in '"\\/bfnrt'), self._code())
-        plain = characters([(0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF)])
+        plain = characters(outside(_ESCAPED))
         self.letter = r.one_of(*plain, (*literal("\\"), *escaped))
+        self.plain = r.repeated(r.one_of(*plain), 0, None)
         self.string = (*literal('"'), *r.repeated(self.letter, 0, None), *literal('"'))
         self.any = self._any()
 
@@ -80,6 +83,8 @@ class _Schema:
         """What fits a schema that stands there."""
         if schema is True or schema == {}:
             return self.any
+        if schema is False:
+            return (("rule", self.rules.new()),)  # of nothing
         if not isinstance(schema, Mapping):
             raise InvalidArgument(f"{where} is {schema!r:.40}, expected a schema")
         if depth > _MOST_DEPTH:
@@ -95,19 +100,37 @@ class _Schema:
                 rows = [self.of(each, f"{where}/{key}/{n}", depth + 1) for n, each in places]
                 return self.rules.one_of(*rows)
         if "const" in schema or "enum" in schema:
-            self._check(schema, where, ("const", "enum", "type"))
-            values = [schema["const"]] if "const" in schema else schema["enum"]
-            values = self._list(values, f"{where}/enum")
-            return self.rules.one_of(*(self._constant(each) for each in values))
-        kinds = schema.get(
-            "type", next((k for k, own in _KEYS.items() if {*own} & {*schema}), None)
-        )
-        kinds = [kinds] if isinstance(kinds, str) else list(kinds or _TYPES)
-        if not kinds or any(kind not in _TYPES for kind in kinds):
-            expected = ", ".join(_TYPES)
-            raise InvalidArgument(f"{where}/type is {kinds!r:.60}, expected of {expected}")
+            return self._one_constant(schema, where)
+        kinds = self._kinds(schema, where)
         self._check(schema, where, ("type", *(key for k in kinds for key in _KEYS.get(k, ()))))
         return self.rules.one_of(*(self._typed(kind, schema, where, depth) for kind in kinds))
+
+    def _kinds(self, schema: Mapping[str, Any], where: str) -> Sequence[str]:
+        """The types that a schema asks for, or those that its other keys are about, or all."""
+        own = next(([kind] for kind, keys in _KEYS.items() if {*keys} & {*schema}), _TYPES)
+        given = schema.get("type", own)
+        kinds = [given] if isinstance(given, str) else self._list(given, f"{where}/type")
+        if any(kind not in _TYPES for kind in kinds):
+            expected = ", ".join(_TYPES)
+            raise InvalidArgument(f"{where}/type is {kinds!r:.60}, expected of {expected}")
+        return kinds
+
+    def _one_constant(self, schema: Mapping[str, Any], where: str) -> Row:
+        """One of the values of `const` and `enum` that are of the types of the schema."""
+        self._check(schema, where, ("const", "enum", "type"))
+        kinds = {*self._kinds(schema, where)}
+        rows = [
+            {self._constant(each): None for each in values if kinds & _types_of(each)}
+            for values in (
+                self._list(schema["enum"], f"{where}/enum") if "enum" in schema else None,
+                [schema["const"]] if "const" in schema else None,
+            )
+            if values is not None
+        ]
+        found = [row for row in rows[0] if row in rows[-1]]
+        if not found:
+            raise InvalidArgument(f"{where} allows no value: no constant there fits the others")
+        return self.rules.one_of(*found)
 
     def _typed(self, kind: str, schema: Mapping[str, Any], where: str, depth: int) -> Row:
         if kind == "object":
@@ -124,9 +147,9 @@ class _Schema:
     def _object(self, schema: Mapping[str, Any], where: str, depth: int) -> Row:
         own, others = schema.get("properties", {}), schema.get("additionalProperties")
         needed = self._list(schema.get("required", []), f"{where}/required", 0)
-        if not isinstance(own, Mapping):
+        if not isinstance(own, Mapping) or not all(isinstance(name, str) for name in own):
             raise InvalidArgument(f"{where}/properties is {own!r:.40}, expected schemas by name")
-        missing = [name for name in needed if name not in own]
+        missing = [name for name in needed if not isinstance(name, str) or name not in own]
         if missing:
             raise InvalidArgument(f"{where}/required has {missing[0]!r:.40}, which is no property")
         if others is None and not own:
@@ -134,7 +157,7 @@ class _Schema:
         more = None
         if others is not None and others is not False:
             value = self.of(others, f"{where}/additionalProperties", depth + 1)
-            more = self._member(self.string, value)
+            more = self._member(self._other_name(own), value)
             if not own:
                 return self._listed("{", more, "}", 0, None)
         first: Row = ()  # what may follow where nothing stands yet, and behind something
@@ -154,6 +177,33 @@ class _Schema:
             first, behind = ((("rule", self.rules.new([row])),) for row in (first, behind))
         return (*literal("{"), *self.space, *first, *self.space, *literal("}"))
 
+    def _other_name(self, own: Collection[str]) -> Row:
+        """A string that is none of these; its letters are plain, so that it is none of them in
+        another spelling either."""
+        if not own:
+            return self.string
+        root = self.rules.new()
+        following: dict[int, dict[str, int]] = {root: {}}
+        ends = set[int]()
+        for name in own:
+            place = root
+            for letter in name:
+                if letter not in following[place]:
+                    following[place][letter] = number = self.rules.new()
+                    following[number] = {}
+                place = following[place][letter]
+            ends.add(place)
+        for place, letters in following.items():
+            begun = [(ord(letter), ord(letter)) for letter in letters]
+            apart = characters(outside([*_ESCAPED, *begun]))
+            rows = self.rules.rules[place]
+            rows += [] if place in ends else [()]
+            rows += [(*row, *self.plain) for row in apart]
+            for letter, number in letters.items():
+                if not _is_escaped(letter):
+                    rows.append((*literal(letter), ("rule", number)))
+        return (*literal('"'), ("rule", root), *literal('"'))
+
     def _array(self, schema: Mapping[str, Any], where: str, depth: int) -> Row:
         least, most = self._counts(schema, where, "Items")
         front = self._list(schema.get("prefixItems", []), f"{where}/prefixItems", 0)
@@ -165,6 +215,11 @@ class _Schema:
             raise InvalidArgument(
                 f"{where} is {items!r:.40} behind prefixItems, expected false, or their count as "
                 "maxItems"
+            )
+        if least > len(front) or (most is not None and most < len(front)):
+            raise InvalidArgument(
+                f"{where} stands behind {len(front)} prefixItems, which are written all, but "
+                f"minItems is {least} and maxItems {most}"
             )
         whole = rows[0] + tuple(part for row in rows[1:] for part in (*self._comma(), *row))
         return (*literal("["), *self.space, *whole, *self.space, *literal("]"))
@@ -192,15 +247,15 @@ class _Schema:
 
     def _referred(self, reference: Any, where: str, depth: int) -> Row:
         """The rule of a schema elsewhere in this one, which may be in itself."""
-        if not isinstance(reference, str) or not reference.startswith("#"):
+        if not isinstance(reference, str) or f"{reference}/"[:2] != "#/":
             raise InvalidArgument(
                 f"{where}/$ref is {reference!r:.60}, expected a place in the schema: '#/$defs/NAME'"
             )
         if reference not in self.named:
             found = self.whole
             for part in reference[1:].split("/")[1:]:
-                part = part.replace("~1", "/").replace("~0", "~")
-                found = found.get(part) if isinstance(found, Mapping) else None
+                part = unquote(part).replace("~1", "/").replace("~0", "~")
+                found = _part_of(found, part)
             if found is None:
                 raise InvalidArgument(f"{where}/$ref is {reference!r:.60}, which is not there")
             self.named[reference] = number = self.rules.new()
@@ -232,3 +287,30 @@ class _Schema:
                     f"{where} has the key {key!r:.40}, which is not supported there: known are "
                     f"{', '.join(known)}"
                 )
+
+
+def _part_of(schema: Any, name: str) -> Any:
+    """What a part of a place leads to; None: nothing."""
+    if isinstance(schema, Mapping):
+        return schema.get(name)
+    is_place = isinstance(schema, list) and name.isdecimal() and len(name) < 10
+    return schema[int(name)] if is_place and int(name) < len(schema) else None
+
+
+def _types_of(value: Any) -> set[str]:
+    """The types that a value has."""
+    if value is None:
+        return {"null"}
+    if isinstance(value, bool):
+        return {"boolean"}
+    if isinstance(value, (int, float)):
+        return {"number", "integer"} if value == value // 1 else {"number"}
+    if isinstance(value, str):
+        return {"string"}
+    return {"object" if isinstance(value, Mapping) else "array"}
+
+
+def _is_escaped(letter: str) -> bool:
+    """Whether a letter is never plain, or none of UTF-8."""
+    ranges = (*_ESCAPED, (0xD800, 0xDFFF))
+    return any(first <= ord(letter) <= last for first, last in ranges)

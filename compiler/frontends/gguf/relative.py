@@ -60,6 +60,6 @@ def _buckets(relative: Relative, has_both: bool) -> Any:
         first += (distances > 0) * count
     apart = np.abs(distances) if has_both else np.maximum(-distances, 0)
     near = count // 2
-    steps = np.log(np.maximum(apart, 1).astype(np.float32) / near) / np.log(far / near)
+    steps = np.log(np.maximum(apart, 1).astype(np.float32) / near) / np.float32(np.log(far / near))
     wide = near + (steps * (count - near)).astype(np.int64)
     return first + np.where(apart < near, apart, np.minimum(wide, count - 1))

@@ -11,6 +11,8 @@ import pytest
 
 import ingot
 from ingot.compiler.frontends.gguf import import_gguf
+from ingot.compiler.frontends.gguf.halves_configuration import Relative
+from ingot.compiler.frontends.gguf.relative import _buckets
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.level import GRAPH
 from ingot.compiler.ir.verifier import verify
@@ -61,6 +63,20 @@ def test_what_cannot_be_is_refused(
     write_model(path, replace(shape, metadata=shape.metadata | metadata), names=names)
     with pytest.raises(ingot.CompileError, match=message):
         import_gguf(path, **options)
+
+
+def test_distances_are_in_the_buckets_of_transformers() -> None:
+    """Also those at which one begins, which are what rounding makes of them."""
+    torch = pytest.importorskip("torch")
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    for sizes in ((32, 128), (8, 9), (100, 512), (7, 20)):
+        buckets, farthest = sizes
+        distances = torch.arange(-farthest, farthest + 1)
+        for has_both in (True, False):
+            expected = t5.T5Attention._relative_position_bucket(
+                distances, bidirectional=has_both, num_buckets=buckets, max_distance=farthest
+            )
+            np.testing.assert_array_equal(_buckets(Relative(*sizes), has_both), expected.numpy())
 
 
 @pytest.mark.slow

@@ -226,10 +226,11 @@ def _gptq(config: Config) -> _Forms:
 
 
 @cache
-def _automaton(pattern: str) -> Automaton:
-    """Of texts that begin with a match. WrongPartsError: the pattern is none."""
+def _automaton(pattern: str, behind: str = "(?s:.*)") -> Automaton:
+    """Of texts that begin with a match, or go on behind it so. WrongPartsError: the pattern is
+    none."""
     try:
-        return compile_pattern(f"(?:{pattern})(?s:.*)")
+        return compile_pattern(f"(?:{pattern}){behind}")
     except (UnsupportedNode, UnicodeEncodeError):
         raise WrongPartsError(f"it has the pattern {shown(pattern)}, which is not read") from None
 
@@ -329,7 +330,7 @@ def _bitsandbytes(config: Config) -> _Forms:
 
 
 def _torchao(config: Config) -> _Forms:
-    return forms_of(config, _is_target)
+    return forms_of(config, lambda pattern, name: takes(_automaton(pattern, ""), name))
 
 
 def _mxfp4(config: Config) -> _Forms:

@@ -29,6 +29,7 @@ _READ = (
 """Kinds that can be read; those of activations change nothing that lies in files."""
 _OF_MODULES = ("ModuleFqnToConfig", "FqnToConfig")
 _MAPS = ("module_fqn_to_config", "fqn_to_config")
+_PATTERN = "re:"
 _BITS = (2, 3, 4)
 
 
@@ -74,10 +75,11 @@ class _Floats(Floats):
 
 
 def forms_of(
-    config: Mapping[str, Any], is_target: Callable[[Any, str], bool]
+    config: Mapping[str, Any], is_like: Callable[[str, str], bool]
 ) -> Mapping[type[Form], Callable[[str], Form | None]]:
-    """The forms of a folder, by the module's name. `is_target` says whether one of some patterns is
-    that of a module. WrongPartsError: the folder is quantised in a way that cannot be read."""
+    """The forms of a folder, by the module's name. `is_like` says whether the whole of a name is
+    what a pattern describes. WrongPartsError: the folder is quantised in a way that cannot be
+    read."""
     given = config.get("quant_type")
     whole = given.get("default") if isinstance(given, Mapping) else None
     data = _data(whole, (*_READ, *_OF_MODULES))
@@ -86,8 +88,15 @@ def forms_of(
     own = {name: _data(each, _READ) for name, each in every.items() if each is not None}
 
     def choose(module: str) -> Form:
-        names = [name for name in own if is_target([name.removesuffix(".weight")], module)]
-        return _codes(own.get(next(iter(names), "_default"), {}))
+        names = (f"{module}.weight", module)
+        likes = (
+            key
+            for name in names
+            for key in own
+            if key.startswith(_PATTERN) and is_like(key.removeprefix(_PATTERN), name)
+        )
+        chosen = next((name for name in names if name in own), None) or next(likes, "_default")
+        return _codes(own.get(chosen, {}))
 
     floats = _Floats((128, 128))
     return {_Codes: choose, _Floats: lambda module: floats}

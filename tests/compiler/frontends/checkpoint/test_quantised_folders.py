@@ -144,6 +144,20 @@ CASES: Mapping[str, tuple[Mapping[str, Any], Any, int]] = {
         partial(torchao, symmetric=False),
         4,
     ),
+    "torchao by names": (
+        _of_torchao({"_type": "FqnToConfig", "_data": {"fqn_to_config": {
+            **dict.fromkeys(
+                ("_default", "re:.*layers", "re:.*q_proj[.]weight"),
+                _torchao("IntxWeightOnly", weight_dtype="int2"),
+            ),
+            **dict.fromkeys(
+                (r"re:.*_proj\.weight", *(f"model.layers.{n}.self_attn.q_proj" for n in range(2))),
+                _torchao("IntxWeightOnly", weight_dtype="int4"),
+            ),
+        }}}),
+        torchao,
+        4,
+    ),
     "torchao int8": (
         _of_torchao(_torchao("Int8WeightOnly")), partial(torchao, bits=8, group=-1), 8
     ),

@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2590,
     "compiler/bundling": 720,
     "compiler/dispatch": 2280,
-    "compiler/frontends": 43660,
+    "compiler/frontends": 43670,
     "compiler/graph": 12005,
     "compiler/ir": 2443,
     "compiler/kernels": 17215,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 131186
+IN_ALL = 131200
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

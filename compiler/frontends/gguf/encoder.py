@@ -104,7 +104,14 @@ def _scores(network: Transformer, x: Value, head: Head) -> Value:
             x = network.norm(x, "cls.norm")
     if "cls.output.weight" in weights or not has_hidden:
         x = weights.linear(x, "cls.output", weights.length("cls.output.weight"))
-    return part(softmax(x, b), 1, 0, 1, b) if head.is_choice else x
+    if not head.is_choice:
+        return x
+    (_, count) = tensor_type(x).shape
+    if count != 2:
+        raise CompileError(
+            f"{weights.file.title} has {count} scores, but its labels are yes and no: expected 2"
+        )
+    return part(softmax(x, b), 1, 0, 1, b)
 
 
 def _mean(x: Value, spans: Spans) -> Value:

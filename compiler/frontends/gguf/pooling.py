@@ -35,7 +35,9 @@ def read_pooling(keys: Keys, architecture: Architecture) -> dict[str, Any]:
     if type(given) is int and given in _POOLINGS:
         return {"pooling": _POOLINGS[given], "head": None}
     if type(given) is int and given == _RANKED:
-        head = Head(architecture.head_activation, keys.value(_LABELS, None) == _CHOICE)
+        labels = keys.value(_LABELS, None)  # an array, if it is one of numbers
+        is_choice = isinstance(labels, list) and labels == _CHOICE
+        head = Head(architecture.head_activation, is_choice)
         pooling = architecture.ranked_pooling if architecture.is_encoder else "last"
         return {"pooling": pooling, "head": head}
     found = "missing" if given is None else shown(given)

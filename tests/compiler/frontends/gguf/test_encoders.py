@@ -63,6 +63,7 @@ def test_vectors_are_those_of_llama_cpp(name: str, tmp_path: Path) -> None:
         ("bert", {}, {"sequences": 2}, "a call of `embed` takes many texts"),
         ("bert", {}, {"capacity": 65}, "the capacity is 65, but the model has 64 positions"),
         ("qwen3", {"attn_logit_softcapping": 5.0}, {}, "its layers have limits of scores"),
+        ("bert ranked", {"classifier.output_labels": ["yes", "no"]}, {}, "has 1 scores, but"),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -74,6 +75,14 @@ def test_what_cannot_be_is_refused(
     write_model(path, replace(shape, metadata=keys))
     with pytest.raises(ingot.CompileError, match=message):
         import_gguf(path, **options)
+
+
+def test_labels_that_are_no_texts_choose_nothing(tmp_path: Path) -> None:
+    path, shape = tmp_path / "model.gguf", ENCODERS["bert ranked"]
+    labels = {"classifier.output_labels": [1, 2]}
+    write_model(path, replace(shape, metadata=shape.metadata | labels))
+    (scores,) = import_gguf(path).functions["rank"].result_types
+    assert scores.shape[1] == 1
 
 
 @pytest.mark.slow

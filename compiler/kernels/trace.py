@@ -255,7 +255,8 @@ class Tracer:
     def _trace(self, value: Value, indices: tuple[Index, ...]) -> Node:
         type = tensor_type(value)
         indices = tuple(
-            Index() if dim == 1 else index for index, dim in zip(indices, type.shape, strict=True)
+            Index() if dim == 1 and not _may_fault(index) else index
+            for index, dim in zip(indices, type.shape, strict=True)
         )
         if value in self.given:
             return Given(type.dtype, value, linearize(indices, type.shape))
@@ -451,6 +452,12 @@ class Tracer:
             node = self.trace(start, ())
             mapped.append(index + self._fetch(node, bound, "clamp", 0, bound))
         return self.trace(operand, mapped)
+
+
+def _may_fault(index: Index) -> bool:
+    """Whether it may lie outside, where that ends the call."""
+    nodes = (term.node for term, _ in index.terms if isinstance(term, Fetched))
+    return any(isinstance(node, Checked) and node.mode != "clamp" for node in nodes)
 
 
 def _renames_one_dim(old: Sequence[Dim], new: Sequence[Dim]) -> bool:

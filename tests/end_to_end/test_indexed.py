@@ -359,3 +359,22 @@ def test_an_index_is_checked_where_an_element_is_read_with_it() -> None:
             model(np.zeros((rows, columns), np.float32), np.array([index]))
     for rows in (3, 0):
         assert model(np.zeros((rows, 0), np.float32), np.array([7])).shape == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("type", "ends"),
+    [
+        ("f32[m,k]", "return(%y)"),
+        ("f32[k]", '%z = reduce(%y) {axes=[0], kind="add"} : f32[k] return(%z)'),
+    ],
+)
+def test_an_index_of_the_only_row_is_checked(type: str, ends: str) -> None:
+    model = load_best(
+        f"""module {{}} {{ func @main(%x: f32[1,k] "x", %i: i64[m] "i") -> ({type} "y") {{
+            %y = take(%x, %i) {{axis=0, mode="wrap_check"}} : f32[m,k] {ends} }} }}"""
+    )
+    x = numbers((1, 3))
+    assert np.asarray(model(x, np.array([0, -1]))).shape[-1] == 3
+    for index in (1, -2):
+        with pytest.raises(OutOfRange, match=f"index {index} is out of range"):
+            np.asarray(model(x, np.array([0, index])))

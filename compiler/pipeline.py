@@ -71,7 +71,7 @@ from ingot.compiler.stream.level import STREAM
 from ingot.compiler.stream.plan_memory import plan_memory
 from ingot.compiler.targets.target import Building, Target, building_objects, choose_targets
 from ingot.compiler.vm import convert as vm_convert
-from ingot.compiler.vm.build_module import TargetCode, build_module
+from ingot.compiler.vm.build_module import ExecutableCode, TargetCode, build_module
 from ingot.hal.errors import CompileError, Error
 from ingot.hal.freed_memory import return_freed_memory
 from ingot.hal.header import constants, read
@@ -442,23 +442,25 @@ def _lower_target(
     if driver.dump.folder is not None or _verifies_kernels():
         driver.step("verify_kernels", lambda: _verify_kernels(kernels))
     driver.dump_kernels(kernels, [variant.name for variant in target.variants])
+    groups = driver.step("group_kernels", lambda: building.group(kernels))
+    kernels = {name: kernels[name] for group in groups for name in group.entries}
     finish = driver.step(
-        "group_kernels", lambda: building.objects(kernels, _trials(module, target, kernels))
+        "begin_kernels", lambda: building.objects(groups, _trials(module, target, kernels))
     )
     gc.collect(1)  # what the levels above have left of late, while compilers run
     code, planned, allocations = _lower_streams(module, kernels, data, first_kernel, driver)
     objects = driver.step("build_kernels", lambda: finish(driver.share))
     first = {name: each[0] for name, each in kernels.items()}
-    made = TargetCode(
-        target.name,
-        target.executable,
-        module,
-        planned,
-        code,
-        first,
-        target.variants,
-        objects.data,
-    )
+    executables = [
+        ExecutableCode(
+            target.executable if place == 0 else f"{target.executable}_{place + 1}",
+            group.entries,
+            tuple(group.columns),
+            data,
+        )
+        for place, (group, data) in enumerate(zip(groups, objects.data, strict=True))
+    ]
+    made = TargetCode(target.name, module, planned, code, first, target.variants, executables)
     return DebugTarget(target, made, kernels, report_target(made, allocations, objects.host))
 
 

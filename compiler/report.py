@@ -91,7 +91,8 @@ class FunctionReport:
 class TargetReport:
     """What a module holds for one target.
 
-    `object_lengths` are the bytes of kernel code per variant; `kinds` how many kernels there
+    `object_lengths` are the bytes of kernel code per variant, of which a machine may run
+    kernels of others that are the same; `kinds` how many kernels there
     are of each kind. `host` are the kernels that run on the host although the target is
     another device, with the reason of each. `as_floats` are layers that the program multiplies in
     integers, and this target as floats.

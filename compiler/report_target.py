@@ -39,8 +39,10 @@ def report_target(
         )
         for name, function in code.planned.functions.items()
     }
-    variants = zip(code.variants, code.objects, strict=False)
-    lengths = {variant.name: len(data) for variant, data in variants}
+    lengths = {variant.name: 0 for variant in code.variants if code.executables}
+    for executable in code.executables:
+        for variant, data in zip(executable.variants, executable.objects, strict=True):
+            lengths[variant.name] += len(data)
     floats = cast(tuple[str, ...], code.entries.attributes.get(AS_FLOATS, ()))
     return TargetReport(functions, Counter(kinds.values()), lengths, host, floats)
 

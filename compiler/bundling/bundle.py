@@ -49,20 +49,18 @@ class BundleOptions:
 
 
 def linked_module(contents: ModuleContents, strip_messages: bool) -> bytes:
-    """The module file without native code and what only tools read; with `strip_messages` without
-    what only messages say."""
+    """The module file without native code and what only tools read, and with one executable, whose
+    kernels are linked; with `strip_messages` without what only messages say."""
     functions = contents.functions
     if strip_messages:
         functions = tuple(
             replace(each, doc="", code=replace(each.code, locations=())) for each in functions
         )
+    entries = tuple(
+        replace(entry, region="") for each in contents.executables for entry in each.entries
+    )
     executables = tuple(
-        replace(
-            each,
-            variants=(),
-            entries=tuple(replace(entry, region="") for entry in each.entries),
-        )
-        for each in contents.executables
+        replace(each, variants=(), entries=entries) for each in contents.executables[:1]
     )
     return write_module(
         replace(contents, functions=functions, executables=executables, metadata={}, debug=b"")
@@ -103,9 +101,7 @@ def _kernel_files(
 ) -> dict[str, dict[str, bytes]]:
     """By variant its files: C, or objects and the library of them."""
     query = f"{name}_kernels"
-    columns: list[list[Any]] = [[] for _ in variants]
-    if contents.executables:
-        columns = linked_kernels(contents.executables[0], variants)
+    columns = linked_kernels(contents, variants)
     found = {}
     for variant, kernels in zip(variants, columns, strict=True):
         texts = [expand(text, set()) for text in linked_sources(kernels, query)]

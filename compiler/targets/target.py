@@ -25,6 +25,7 @@ from ingot.compiler.targets.cpu.toolchain import (
     without_objects,
 )
 from ingot.compiler.targets.cpu.variants import VARIANTS, Variant
+from ingot.compiler.targets.grouping import KernelGroup, group_by_code, one_group
 from ingot.compiler.targets.opencl import opencl_printer
 from ingot.compiler.targets.opencl.object import build_object
 from ingot.compiler.targets.opencl.variant import OPENCL_VARIANTS, OpenclVariant
@@ -68,20 +69,20 @@ class Target:
 
     name: str
     variants: tuple[Variant | OpenclVariant, ...]
-    executable: str  # its name in a module file; linked kernels take the place of "kernels"
+    executable: str  # the name of the first one in a module file; linked kernels are "kernels"
     runs_behind: bool  # work is queued, and done when the host has gone on
     is_tried: bool  # its driver compiles the kernels, and is tested with trials
 
 
 @dataclass(frozen=True)
 class Objects:
-    """What was built of a target's kernels.
+    """What was built of a target's kernels, in the order of its groups.
 
     `host` are those that the fallback runs because there is no other code for them, with the
     reason of each.
     """
 
-    data: tuple[bytes, ...]  # per variant
+    data: tuple[tuple[bytes, ...], ...]  # per group, and in it per variant
     host: Mapping[str, str]
 
 
@@ -162,63 +163,59 @@ class Building:
     def begin_all(self, kernels: Mapping[str, Sequence[Kernel]]) -> None:
         """Begin with all kernels of a program, as far as they are known. CompileError: as
         `begin`."""
-        self.build.begin_files(self._native(self._columns(kernels)))
+        self.build.begin_files(_native(self.group(kernels)))
 
-    def _columns(
-        self, kernels: Mapping[str, Sequence[Kernel]]
-    ) -> dict[Variant | OpenclVariant, list[Kernel]]:
-        """The kernels of each variant."""
-        return {
-            variant: [each[place] for each in kernels.values()]
-            for place, variant in enumerate(self.target.variants)
-            if kernels
-        }
-
-    @staticmethod
-    def _native(
-        columns: Mapping[Variant | OpenclVariant, list[Kernel]],
-    ) -> dict[Variant, list[Kernel]]:
-        """Those of variants in C."""
-        return {each: column for each, column in columns.items() if isinstance(each, Variant)}
+    def group(self, kernels: Mapping[str, Sequence[Kernel]]) -> list[KernelGroup]:
+        """The executables of a program's kernels, which are per entry one for each variant."""
+        native = [each for each in self.target.variants if isinstance(each, Variant)]
+        is_printed = all(
+            self.build.is_printed(each) for column in kernels.values() for each in column
+        )
+        if is_printed and len(native) == len(self.target.variants):
+            return group_by_code(self.build, native, kernels)
+        return one_group(self.target.variants, kernels)
 
     def objects(
-        self, kernels: Mapping[str, Sequence[Kernel]], trials: Mapping[str, Trial]
+        self, groups: Sequence[KernelGroup], trials: Mapping[str, Trial]
     ) -> Callable[[Callable[[int, int], None]], Objects]:
-        """What gives the objects of all variants. `kernels` are per entry one for each variant,
-        `trials` the runs that compare kernels of a device with those of the fallback. It tells its
-        argument how many of how many kernels are compiled.
+        """What gives the objects of all variants. `trials`: the runs that compare kernels of a
+        device with those of the fallback. It tells its argument how many of how many kernels are
+        compiled.
 
         CompileError: a compiler failed, or a kernel needs the fallback and there is none.
         """
-        columns = self._columns(kernels)
-        given = self._native(columns)
-        finish = self.build.executable(given)
+        native = _native(groups)
+        finish = self.build.executable(native)
 
         def objects(progress: Callable[[int, int], None]) -> Objects:
-            built = dict(zip(given, finish(progress), strict=True))
-            return _objects(self.target, columns, built, trials)
+            built = iter(finish(progress))
+            host: dict[str, str] = {}
+            data: list[tuple[bytes, ...]] = []
+            for group in groups:
+                found: list[bytes] = []
+                for variant, column in group.columns.items():
+                    if isinstance(variant, Variant):
+                        found.append(next(built))
+                        continue
+                    made = build_object(column, trials)
+                    found.append(made.data)
+                    host |= made.host
+                data.append(tuple(found))
+            if host and not native:
+                raise CompileError(_refusal(self.target.name, host))
+            return Objects(tuple(data), host)
 
         return objects
 
 
-def _objects(
-    target: Target,
-    columns: Mapping[Variant | OpenclVariant, Sequence[Kernel]],
-    built: Mapping[Variant, bytes],
-    trials: Mapping[str, Trial],
-) -> Objects:
-    data: list[bytes] = []
-    host: dict[str, str] = {}
-    for variant, column in columns.items():
-        if isinstance(variant, Variant):
-            data.append(built[variant])
-            continue
-        made = build_object(column, trials)
-        data.append(made.data)
-        host |= made.host
-    if host and not built:
-        raise CompileError(_refusal(target.name, host))
-    return Objects(tuple(data), host)
+def _native(groups: Sequence[KernelGroup]) -> list[tuple[Variant, Sequence[Kernel]]]:
+    """The columns of variants in C, in the order of the groups."""
+    return [
+        (variant, column)
+        for group in groups
+        for variant, column in group.columns.items()
+        if isinstance(variant, Variant)
+    ]
 
 
 def hosted_kernels(target: Target, kernels: Sequence[Kernel]) -> Mapping[str, str]:

@@ -29,7 +29,7 @@ from ingot.compiler.vm.strings import StringTable
 from ingot.compiler.vm.write_module import module_bytes
 from ingot.hal.module_bytes import ModuleBytes
 
-__all__ = ["TargetCode", "build_module", "native_contents"]
+__all__ = ["ExecutableCode", "TargetCode", "build_module", "native_contents"]
 
 
 class VariantInfo(Protocol):
@@ -44,21 +44,31 @@ class VariantInfo(Protocol):
 
 
 @dataclass(frozen=True)
+class ExecutableCode:
+    """The code of some of a target's kernels: an object for each of these variants."""
+
+    name: str
+    entries: Sequence[str]
+    variants: Sequence[VariantInfo]
+    objects: Sequence[bytes]
+
+
+@dataclass(frozen=True)
 class TargetCode:
     """The program for one target.
 
     `entries` has the entry functions of `kernels`; `planned` is stream IR, `code` the same
-    functions as vm IR; `objects` are one per variant, none without kernels.
+    functions as vm IR; `executables` have the kernels in their order, none without kernels;
+    `variants` are those that it was made for, best first.
     """
 
     target: str
-    executable: str  # its name
     entries: Module
     planned: Module
     code: Module
     kernels: Mapping[str, Kernel]
     variants: Sequence[VariantInfo]
-    objects: Sequence[bytes]
+    executables: Sequence[ExecutableCode]
 
 
 def build_module(
@@ -82,7 +92,7 @@ def build_module(
         bytes(strings),
         data.pool.finish(),
         data.parameters,
-        tuple(_executable(each) for each in targets if each.kernels),
+        tuple(_executable(each, part) for each in targets for part in each.executables),
         global_count,
         dict(metadata),
         tuple(
@@ -109,15 +119,15 @@ def native_contents(name: str, signature: str, optional: bool = False) -> Native
     return NativeContents(name, str(types), arguments, results, decided, optional)
 
 
-def _executable(code: TargetCode) -> Executable:
+def _executable(code: TargetCode, part: ExecutableCode) -> Executable:
     rows = tuple(
-        _entry(code.entries.functions[entry], kernel) for entry, kernel in code.kernels.items()
+        _entry(code.entries.functions[entry], code.kernels[entry]) for entry in part.entries
     )
     variants = tuple(
         Variant(variant.name, variant.format, variant.feature_bits, data)
-        for variant, data in zip(code.variants, code.objects, strict=True)
+        for variant, data in zip(part.variants, part.objects, strict=True)
     )
-    return Executable(code.executable, code.target, rows, variants)
+    return Executable(part.name, code.target, rows, variants)
 
 
 def _function(

@@ -26,8 +26,8 @@ LINES = {
     "compiler/ir": 2443,
     "compiler/kernels": 17215,
     "compiler/stream": 1653,
-    "compiler/targets": 5116,
-    "compiler/vm": 2649,
+    "compiler/targets": 5175,
+    "compiler/vm": 2654,
     "csrc": 102,
     "csrc/api": 2795,
     "csrc/base": 961,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 131200
+IN_ALL = 131263
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -21,7 +21,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -133,8 +133,11 @@ def build_executable(
     failed; the message says where the source was kept.
     """
     with building_executables(cache) as build:
-        return build.executable(kernels)(progress)
+        return build.executable(list(kernels.items()))(progress)
 
+
+Column = tuple[Variant, Sequence[Kernel]]
+"""A variant, and the kernels of its object."""
 
 Finish = Callable[[Callable[[int, int], None]], list[bytes]]
 """Waits for compilers, tells how many of how many kernels are compiled, and gives the objects."""
@@ -184,12 +187,23 @@ class Build:
         """Whether `begin` has taken note of it."""
         return kernel in self._printed
 
-    def begin_files(self, kernels: Mapping[Variant, Sequence[Kernel]]) -> None:
+    def text_length(self, kernel: Kernel) -> int:
+        """Characters of the text of a kernel."""
+        return len(_texts(kernel, self._printed)[1].text)
+
+    def code_of(self, variant: Variant, kernel: Kernel) -> tuple[object, ...]:
+        """What the code of a kernel is made of: where this is equal for two variants of a machine,
+        either's code will do for both."""
+        name, function, check, _ = _texts(kernel, self._printed)
+        level = variant.levels[_LEVELS[_kind(function)]]
+        return _entry(kernel, name, check), function, level
+
+    def begin_files(self, kernels: Iterable[Column]) -> None:
         """Begin with the files that a program with these kernels has. CompileError: as `begin`."""
         if _without_objects.get():
             return
         found: list[tuple[_File, Variant]] = []
-        for variant, each in kernels.items():
+        for variant, each in kernels:
             files = kernel_files(each, printed=self._printed)
             found += [(file, variant) for file in files if len(files) > 1]
         with _telling():
@@ -199,14 +213,14 @@ class Build:
                 path = self.folder() / "kernels_0.c"
                 self.compile(find_compiler(variant), variant, file, path)
 
-    def executable(self, kernels: Mapping[Variant, Sequence[Kernel]]) -> Finish:
+    def executable(self, kernels: Sequence[Column]) -> Finish:
         """Begin to compile objects, of all variants at once, and what waits for them; they and the
         errors are those of `build_executable`."""
         if _without_objects.get():
             return lambda progress: [b""] * len(kernels)
         jobs: list[_Job] = []
         with _telling():
-            for variant, each in kernels.items():
+            for variant, each in kernels:
                 jobs.append(_Job(self, variant, kernel_files(each, printed=self._printed)))
 
         def finish(progress: Callable[[int, int], None]) -> list[bytes]:

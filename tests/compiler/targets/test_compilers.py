@@ -49,7 +49,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_who_leaves_without_the_objects_leaves_no_compiler_behind(begun: Path) -> None:
     def interrupted() -> None:
         with toolchain.building_executables(Cache(None)) as build:
-            build.executable({VARIANTS["x86-64-v3"]: kernels()})
+            build.executable([(VARIANTS["x86-64-v3"], kernels())])
             while not begun.exists():
                 time.sleep(0.01)
             raise KeyboardInterrupt

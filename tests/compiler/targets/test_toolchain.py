@@ -252,7 +252,7 @@ def test_compilers_run_beside_the_caller_who_may_leave_without_objects(
 
     monkeypatch.setattr(toolchain, "run", wait)
     with toolchain.building_executables(Cache(None)) as build:
-        build.executable({VARIANTS["x86-64-v3"]: kernels()})
+        build.executable([(VARIANTS["x86-64-v3"], kernels())])
         assert begun.wait(10)
         threading.Timer(0.1, going.set).start()
     assert len(calls) == 1
@@ -282,7 +282,7 @@ def test_long_kernels_are_begun_before_all_are_known_and_give_the_same_bytes(
                 build.begin(variant, kernel)
         begun = [future for _, future in build._begun.values()]
         assert len(begun) == len(given)
-        assert build.executable(given)(lambda done, count: None) == alone
+        assert build.executable(list(given.items()))(lambda done, count: None) == alone
         assert all(future is not None and future.done() for future in begun)
     assert len(commands) == count
 
@@ -442,11 +442,12 @@ def test_checks_are_begun_first_and_then_the_longest_files(
 
     monkeypatch.setattr(toolchain.Build, "compile", noted)
     made = {VARIANTS[name]: kernels() for name in ("x86-64-v3", "x86-64-v2")}
+    columns = list(made.items())
     with toolchain.building_executables(Cache(tmp_path)) as build:
-        build.begin_files(made)
+        build.begin_files(columns)
         assert {True, False} == {has_kernels for has_kernels, _ in files}
         assert files == sorted(files)
         begun = dict(build._begun)
-        first = build.executable(made)(lambda done, count: None)
+        first = build.executable(columns)(lambda done, count: None)
         assert begun.items() <= build._begun.items()
     assert first == toolchain.build_executable(made, Cache(tmp_path / "other"))

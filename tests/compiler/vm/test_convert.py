@@ -48,7 +48,7 @@ def copies(
     module.add(function)
     data = ProgramData()
     planned = plan_memory(stream_convert(module, {}, data))
-    code = TargetCode("cpu", "kernels", module, planned, vm_convert(planned), {}, (), ())
+    code = TargetCode("cpu", module, planned, vm_convert(planned), {}, (), ())
     return ingot.load(build_module([code], data, {}))
 
 

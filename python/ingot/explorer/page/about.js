@@ -47,7 +47,7 @@ function moduleView(pane) {
       { class: "facts" },
       facts.executables.flatMap((one) =>
         one.variants.map((variant) =>
-          row(`${one.target} ${variant.name}`, `${variant.format}, ${lengthText(variant.length)}`),
+          row(`${one.name} ${variant.name}`, `${variant.format}, ${lengthText(variant.length)}`),
         ),
       ),
     ),

@@ -15,7 +15,8 @@ class Model {
     this.function = this.functions[place];
     const rows = this.facts.executables.filter((each) => each.target === this.function.target);
     this.kernels = new Map(rows.flatMap((each) => each.kernels).map((each) => [each.kernel, each]));
-    this.variants = rows.flatMap((each) => each.variants.map((variant) => variant.name));
+    const names = rows.flatMap((each) => each.variants.map((variant) => variant.name));
+    this.variants = [...new Set(names)];
     this.variant = this.variants[0];
     this.host = new Map(
       rows.flatMap((each) => each.host).map((each) => [each.kernel, each.reason]),

@@ -40,14 +40,14 @@ LINES = {
     "runtime": 3260,
     "python/ingot": 4165,
     "python/ingot/explorer": 1900,
-    "python/ingot/language": 2984,
+    "python/ingot/language": 3000,
     "python/ingot/onnxruntime": 1766,
     "python/ingot/quantizing": 1316,
     "benchmarks": 2675,
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 131263
+IN_ALL = 131280
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -485,3 +485,10 @@ def test_the_command_answers(path: Path, model: ingot.LanguageModel) -> None:
     expected = "".join(model.generate("hello", max_tokens=8, temperature=0.0))
     assert done.stdout == "\n".join(map(printable, expected.split("\n"))) + "\n"
     assert "tokens a second]" in done.stderr
+    rules = path.with_name("rules")
+    for data, message in ((b"root ::= x", "has no rule 'x'"), (b"\xff", "is no text in UTF-8")):
+        rules.write_bytes(data)
+        done = subprocess.run([*command, "--grammar", rules], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("ingot chat: InvalidArgument: ")
+        assert message in done.stderr

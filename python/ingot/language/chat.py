@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ingot.command_line import add_command, say
 from ingot.hal.checkpoint import read_json
+from ingot.hal.errors import InvalidArgument
 from ingot.hal.printable import printable
+from ingot.hal.whole_file import open_regular
 from ingot.language.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ def add_chat(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     from ingot.language.adapters import parse_adapter
+    from ingot.language.constraint import grammar_of
     from ingot.language.model import LanguageModel
     from ingot.progress import show_progress
 
@@ -87,7 +90,8 @@ def _run(options: argparse.Namespace) -> None:
     if options.schema is not None:
         rules["schema"] = read_json(Path(options.schema))
     if options.grammar is not None:
-        rules["grammar"] = Path(options.grammar).read_text(encoding="utf-8")
+        rules["grammar"] = _text_of(options.grammar)
+    grammar_of(rules.get("grammar"), rules.get("schema"))  # before a model is compiled
     with show_progress(f"compiling {options.model}") as progress:
         model = LanguageModel(
             options.model,
@@ -112,6 +116,16 @@ def _run(options: argparse.Namespace) -> None:
         pieces = model.generate(line, **rest) if is_raw else model.chat(messages, **rest)
         answer = _show(pieces, model)
         messages.append({"role": "assistant", "content": answer})
+
+
+def _text_of(path: str) -> str:
+    """The text of a file. InvalidArgument: it is not UTF-8. Else raises as `open_regular`."""
+    with open_regular(path) as file:
+        data = file.read()
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"'{path}' is no text in UTF-8: {error}") from None
 
 
 def _lines() -> Iterator[str]:

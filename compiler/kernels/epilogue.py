@@ -20,7 +20,7 @@ from ingot.compiler.ir.dims import Dim, product, row_major_strides
 from ingot.compiler.kernels.loop import I64, Index, LoopBuilder, dtype_of, lanes_of
 from ingot.compiler.kernels.loop_attributes import Offset
 from ingot.compiler.kernels.register_tile import PANEL, TileShape, panel_tile
-from ingot.compiler.kernels.schedule import MOST_SCRATCH, SUMS_LENGTH
+from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS, SUMS_LENGTH
 from ingot.hal.spec import DType
 
 __all__ = ["Epilogue", "Position", "apply_elementwise"]
@@ -190,7 +190,7 @@ class Epilogue:
         """Scratch memory with these vectors, one after another."""
         b, element = self._builder, dtype_of(sums[0])
         # behind all that a schedule may have, until it is known what it has
-        memory = self._waiting.setdefault(element, b.scratch(MOST_SCRATCH, element))
+        memory = self._waiting.setdefault(element, b.scratch(MOST_BEFORE_SUMS, element))
         for place, value in enumerate(sums):
             b.store(memory, place * lanes_of(value), value)
         return memory

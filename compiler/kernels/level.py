@@ -27,7 +27,7 @@ from ingot.compiler.ir.attributes import Attributes
 from ingot.compiler.kernels.check_barriers import check_barriers
 from ingot.compiler.kernels.kernel import Kernel
 from ingot.compiler.kernels.math.functions import MATH_FUNCTIONS
-from ingot.compiler.kernels.schedule import MOST_SCRATCH, SUMS_LENGTH
+from ingot.compiler.kernels.schedule import MOST_SCRATCH
 from ingot.compiler.kernels.table import (
     LOOP_OPS,
     For,
@@ -161,9 +161,8 @@ def _misuses(kernel: Kernel) -> Iterator[tuple[Op, str]]:
         yield kernel.loops.block.ops[0], "the kernel takes arguments: its operands are bindings"
     if kernel.loops.block.terminator.name != "return":
         yield kernel.loops.block.terminator, "a kernel ends in a return"
-    most = MOST_SCRATCH + SUMS_LENGTH
-    if kernel.scratch_length > most:
-        what = f"the kernel has {kernel.scratch_length} bytes of scratch, more than {most}"
+    if kernel.scratch_length > MOST_SCRATCH:
+        what = f"the kernel has {kernel.scratch_length} bytes of scratch, more than {MOST_SCRATCH}"
         yield kernel.loops.block.ops[0], what
     yield from _shapeless(kernel.loops.block, False)
     for op in walk(kernel.loops):

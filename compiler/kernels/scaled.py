@@ -48,7 +48,7 @@ from ingot.compiler.kernels.register_tile import (
     tail_heights,
     zero_tile,
 )
-from ingot.compiler.kernels.schedule import MOST_SCRATCH
+from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS
 from ingot.compiler.kernels.table import MultiplyTile, Tile
 from ingot.compiler.kernels.tiles import TileProducts, words_at_once
 from ingot.compiler.kernels.words import BYTES_OF_WORD
@@ -125,7 +125,9 @@ class _Scaled:
         if isinstance(rows, int) and 0 < rows <= self.few:
             width = max(widths, key=lambda each: (each % STREAMS == 0, each))
             return ScaledSchedule(panel_tile(rows, 1, self.lanes), rows, width, False)
-        widths = [each for each in widths if self._length(each) + self.sums_length <= MOST_SCRATCH]
+        widths = [
+            each for each in widths if self._length(each) + self.sums_length <= MOST_BEFORE_SUMS
+        ]
         if not widths:
             tile = panel_tile(self.few, 1, self.lanes)
             return ScaledSchedule(tile, BLOCK_ROWS, 1, False)

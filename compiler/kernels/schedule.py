@@ -19,6 +19,7 @@ from ingot.compiler.kernels.loop import LoopBuilder
 from ingot.compiler.kernels.trace import Load, Node, walk_nodes
 
 __all__ = [
+    "MOST_BEFORE_SUMS",
     "MOST_SCRATCH",
     "SUMS_LENGTH",
     "WANTED_WORKGROUPS",
@@ -31,11 +32,14 @@ __all__ = [
     "trace_with_splits",
 ]
 
+MOST_SCRATCH = 1 << 20
+"""Bytes that a worker has, at most: INGOT_KERNEL_MAX_SCRATCH of kernel_abi.h."""
+
 SUMS_LENGTH = 4096
 """Bytes for the sums of a tile that wait for their epilogue, behind what a schedule has."""
 
-MOST_SCRATCH = (1 << 20) - SUMS_LENGTH
-"""Bytes that a schedule has, at most: with the sums, INGOT_KERNEL_MAX_SCRATCH of kernel_abi.h."""
+MOST_BEFORE_SUMS = MOST_SCRATCH - SUMS_LENGTH
+"""Bytes that a schedule of sums has, at most."""
 
 WANTED_WORKGROUPS = 8
 """Into as many a kernel is cut if it can be: threads that common machines have."""

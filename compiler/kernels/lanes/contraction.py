@@ -51,7 +51,7 @@ from ingot.compiler.kernels.register_tile import (
     tail_heights,
     zero_tile,
 )
-from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS, shared_blocks
+from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS, WANTED_WORKGROUPS, shared_blocks
 from ingot.compiler.kernels.words import Parts, copy_words, product_in_words, unit_of
 from ingot.hal.spec import dtype
 
@@ -132,7 +132,7 @@ class _Contraction:
         if self.streamed:
             return ContractionSchedule(self.streamed, self.streamed.rows, 0)
         narrow = self._narrow_tile(target)
-        if narrow and self._interleaved(narrow) <= MOST_SCRATCH:
+        if narrow and self._interleaved(narrow) <= MOST_BEFORE_SUMS:
             return ContractionSchedule(narrow, narrow.rows, 0)
         in_place = p.right.packed and p.right.dtype.bytes >= 4
         block = min(max(BLOCK_ELEMENTS // (panels * PANEL), 1), MAXIMUM_BLOCK_ROWS)
@@ -157,7 +157,7 @@ class _Contraction:
     def _most_depth(self, tile: TileShape, block_rows: int) -> int:
         """Lines of panels that fit scratch, with partial sums and the rows of a tile."""
         width = tile.panels * PANEL
-        left = MOST_SCRATCH // self.element.bytes - block_rows * width
+        left = MOST_BEFORE_SUMS // self.element.bytes - block_rows * width
         most = left // width
         if not self._reads_left_in_place():
             most = left // (width + tile.rows) - PANEL  # rows begin at lines of the cache

@@ -30,7 +30,7 @@ from ingot.compiler.kernels.register_tile import (
     panel_tile,
     zero_tile,
 )
-from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
+from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS, WANTED_WORKGROUPS
 from ingot.compiler.kernels.split import (
     CHUNK,
     STEPS,
@@ -339,7 +339,7 @@ def _choose(p: Product, parts: int, lies_split: bool) -> PartsSchedule:
     def room(depth: int) -> int:
         """Bytes behind sums and panels."""
         panels = 0 if lies_split else 2 * parts * WIDTH * PANEL * depth
-        return MOST_SCRATCH - ROWS * WIDTH * PANEL * 4 - panels
+        return MOST_BEFORE_SUMS - ROWS * WIDTH * PANEL * 4 - panels
 
     def of_row(depth: int) -> int:
         return 2 * parts * (depth + STEPS)

@@ -25,7 +25,7 @@ from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.loop_rules import TILE
 from ingot.compiler.kernels.product import Product, product_of
 from ingot.compiler.kernels.register_tile import PANEL, pitch_of
-from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
+from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS, WANTED_WORKGROUPS
 from ingot.compiler.kernels.tiles import (
     ROWS,
     SCRATCH,
@@ -204,7 +204,7 @@ class _Activations(_Tiled):
 
     def _share(self, words: int) -> TiledSchedule:
         """No panels: not even a block's fit scratch."""
-        left = max(0, MOST_SCRATCH - SCRATCH - (ROWS + TILE) * self.pitch * BYTES_OF_WORD)
+        left = max(0, MOST_BEFORE_SUMS - SCRATCH - (ROWS + TILE) * self.pitch * BYTES_OF_WORD)
         most = min(left // (self.depth * PANEL * BYTES_OF_WORD), MOST_PANELS) // WIDTH * WIDTH
         batches = product(self.p.batch)
         wanted = -(-WANTED_WORKGROUPS // max(batches, 1)) if isinstance(batches, int) else 1

@@ -50,7 +50,7 @@ from ingot.compiler.kernels.register_tile import (
     tail_heights,
     zero_tile,
 )
-from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS, shared_blocks
+from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS, WANTED_WORKGROUPS, shared_blocks
 from ingot.compiler.kernels.tiles import with_words
 
 __all__ = ["ConvolutionSchedule", "lower_convolution", "lower_direct_convolution"]
@@ -140,7 +140,7 @@ def _staged_schedule(c: Convolution, target: TargetInfo) -> ConvolutionSchedule 
     block = max(1, min(more // c.window.strides[0] + 1, height))
     if not padded and math.prod(c.window.size) == 1:  # what strides skip is not read
         block = max(1, min(share // (width * pixel), height))
-    if padded and stage_rows(c, block) * row_length > MOST_SCRATCH:
+    if padded and stage_rows(c, block) * row_length > MOST_BEFORE_SUMS:
         return None
     blocks = -(-height // block)
     splits = max(1, min(panels // columns, WANTED_WORKGROUPS // blocks))
@@ -256,7 +256,7 @@ def _gathered_schedule(
         return None
     columns = choose_columns(c.panels, target, c.lanes)
     length = pitch_of(c.depth, c.factor) * c.factor.bytes
-    pixels = max(STAGE_LENGTH // length, min(MOST_SCRATCH // length, WANTED_PIXELS))
+    pixels = max(STAGE_LENGTH // length, min(MOST_BEFORE_SUMS // length, WANTED_PIXELS))
     if isinstance(count, int) and count > 0 and pixels:
         pixels = min(pixels, max(2 * MOST_PIXELS, -(-count // WANTED_WORKGROUPS)))
         blocks = -(-count // pixels)

@@ -13,7 +13,7 @@ from ingot.compiler.kernels.kernel import TargetInfo
 from ingot.compiler.kernels.loop import Index
 from ingot.compiler.kernels.panel import Turn, panel_lines, unpack_panels, unpacked_lines
 from ingot.compiler.kernels.register_tile import PANEL, TileShape, panel_tile
-from ingot.compiler.kernels.schedule import MOST_SCRATCH
+from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS
 from ingot.hal.spec import dtype
 
 __all__ = ["Convolution", "Gathering", "address", "run_of", "stage", "stage_rows", "stage_width"]
@@ -43,7 +43,7 @@ class Convolution(ConvolutionEntry):
         lines = -(-known_dim(self.depth) // 4) * 4  # whole ones of any dtype
         length = offset + lines * tile.panels * PANEL * self.element.bytes
         self.unpacked = None
-        if self.w.dtype.bytes < 4 and length <= MOST_SCRATCH:
+        if self.w.dtype.bytes < 4 and length <= MOST_BEFORE_SUMS:
             self.scratch_length = max(self.scratch_length, length)
             b, binding = self.builder, (self.ordinals[1], self.w.dtype)
             depth = b.dim(self.depth)

@@ -24,7 +24,7 @@ from ingot.compiler.kernels.lanes.convolution_sources import (
 from ingot.compiler.kernels.loop import Index
 from ingot.compiler.kernels.loop_rules import TILE
 from ingot.compiler.kernels.register_tile import PANEL, for_row_tiles, pitch_of
-from ingot.compiler.kernels.schedule import MOST_SCRATCH, SHARED_WEIGHT, WANTED_WORKGROUPS
+from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS, SHARED_WEIGHT, WANTED_WORKGROUPS
 from ingot.compiler.kernels.tiles import (
     ROWS,
     SCRATCH,
@@ -122,7 +122,7 @@ def _by_rows(c: Convolution, target: TargetInfo) -> TiledConvolution | None:
     length = stage_width(c) * channels * c.factor.bytes
     fitting = (STAGE_LENGTH // length - stage_rows(c, 1)) // window.strides[0] + 1
     block = max(1, min(fitting, height))
-    if staged and stage_rows(c, block) * length + SCRATCH > MOST_SCRATCH:
+    if staged and stage_rows(c, block) * length + SCRATCH > MOST_BEFORE_SUMS:
         return None
     units = -(-height // 2) if width <= TILE else height
     blocks, block_panels = _shares(c, -(-height // block), units, WANTED_WORKGROUPS)
@@ -213,7 +213,7 @@ def _by_pixels(c: Convolution, target: TargetInfo, count: Dim) -> TiledConvoluti
     depth = known_dim(c.depth)
     words, panels = words_at_once(target, c.parts, count, depth), known_dim(c.panels)
     length = pitch_of(depth, c.factor) * c.factor.bytes
-    most = min(max(STAGE_LENGTH // length, ROWS), (MOST_SCRATCH - SCRATCH) // length)
+    most = min(max(STAGE_LENGTH // length, ROWS), (MOST_BEFORE_SUMS - SCRATCH) // length)
     if not words or most < TILE or count == 0:
         return None
     most = most // ROWS * ROWS or most

@@ -40,7 +40,7 @@ from ingot.compiler.kernels.register_tile import (
     tail_heights,
     zero_tile,
 )
-from ingot.compiler.kernels.schedule import MOST_SCRATCH, WANTED_WORKGROUPS
+from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS, WANTED_WORKGROUPS
 from ingot.compiler.kernels.winograd_entry import Tile, Vectors, WinogradEntry
 from ingot.hal.spec import dtype
 
@@ -122,7 +122,7 @@ class _Winograd(WinogradEntry):
     def _tiles_in_parts(self, length: int) -> int:
         """Tiles of a workgroup whose features come in parts: none where tiles of `length` bytes are
         few or fit, or weights stay in L2."""
-        most = MOST_SCRATCH // length
+        most = MOST_BEFORE_SUMS // length
         weights = self.places * self.panels * PANEL * self.features * F32.bytes
         if self.taps > 1 or self.features % PANEL:
             return 0
@@ -138,7 +138,7 @@ class _Winograd(WinogradEntry):
 
     def _choose_parts(self, tiles: int, columns: int, target: TargetInfo) -> WinogradSchedule:
         """Half of the scratch for products, half for parts of the features."""
-        held = MOST_SCRATCH // (2 * self.places * tiles * F32.bytes * PANEL)
+        held = MOST_BEFORE_SUMS // (2 * self.places * tiles * F32.bytes * PANEL)
         parts = self.features // PANEL
         features = max(each for each in range(1, max(held, 1) + 1) if parts % each == 0) * PANEL
         blocks = -(-self.tiles // tiles) if isinstance(self.tiles, int) else 1
@@ -159,14 +159,14 @@ class _Winograd(WinogradEntry):
         if isinstance(self.frames, int):
             depth = max(self.frames, 1)
             frames = -(-depth // -(-depth // frames))
-        while frames > 1 and self._length(frames, columns) > MOST_SCRATCH:
+        while frames > 1 and self._length(frames, columns) > MOST_BEFORE_SUMS:
             frames -= 1
         return frames
 
     def _choose_tiles(self, length: int, frames: int, height: int) -> int:
         """Tiles of a workgroup, of `length` bytes: where the size of the image is known, whole
         rows, evenly split, else whole register tiles, of `height`."""
-        most = MOST_SCRATCH // length
+        most = MOST_BEFORE_SUMS // length
         wanted = max(SCRATCH_LENGTH // length, min(most, -(-WANTED_TILES // frames)), 1)
         if isinstance(self.tall, int) and isinstance(self.across, int) and self.across <= most:
             rows = min(max(wanted // self.across, 1), self.tall)

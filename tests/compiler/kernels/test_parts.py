@@ -128,7 +128,7 @@ def test_a_kernel_has_no_more_scratch_than_a_device_gives(rows: Dim) -> None:
         types = [f32(rows, depth), f32(1000, depth)]
         kernel = lower_entry(entry(types, build, symbols), TILES)
         assert kernel.schedule.panels > 0
-        assert kernel.scratch_length <= contraction_parts.MOST_SCRATCH
+        assert kernel.scratch_length <= contraction_parts.MOST_BEFORE_SUMS
 
 
 @pytest.mark.parametrize("split_rows", [None, 1 << 14])
@@ -138,7 +138,7 @@ def test_products_of_two_activations_split_both(
     """With little room in blocks of K, too."""
     if split_rows is not None:
         monkeypatch.setattr(contraction_parts, "MOST_SPLIT", split_rows)
-        monkeypatch.setattr(contraction_parts, "MOST_SCRATCH", 70 << 10)
+        monkeypatch.setattr(contraction_parts, "MOST_BEFORE_SUMS", 70 << 10)
     for right, k, parts in (("bkn", 75, 3), ("bnk", 128, 2), ("bkn", 130, 3)):
         sizes = {"b": 2, "m": 49, "n": 70, "k": k}
 

@@ -32,6 +32,7 @@ __all__ = [
     "multiply_add",
     "panel_tile",
     "pitch_of",
+    "rows_of_workgroup",
     "side_by_side",
     "tail_heights",
     "zero_tile",
@@ -141,6 +142,15 @@ def tail_heights(height: int, tail: int | None) -> tuple[int, ...]:
         height //= 2
         heights.append(height)
     return tuple(heights)
+
+
+def rows_of_workgroup(b: LoopBuilder, axis: int, rows: Dim, most: int) -> tuple[Index, Index]:
+    """The first row of a workgroup, of which each has `most` but the last along this axis of the
+    grid, and how many it has."""
+    if isinstance(rows, int) and rows <= most:
+        return 0, rows
+    row = b.mul(b.workgroup(axis), most)
+    return row, b.min(b.sub(b.dim(rows), row), most)
 
 
 def for_row_tiles(

@@ -44,6 +44,7 @@ from ingot.compiler.kernels.register_tile import (
     multiply,
     multiply_add,
     panel_tile,
+    rows_of_workgroup,
     side_by_side,
     tail_heights,
     zero_tile,
@@ -156,10 +157,7 @@ class _Scaled:
 
     def lower(self) -> Kernel:
         b, p, schedule = self.b, self.product, self.schedule
-        row = b.mul(b.workgroup(0), schedule.block_rows)
-        rows = b.min(b.sub(b.dim(p.rows), row), schedule.block_rows)
-        if isinstance(p.rows, int) and p.rows <= schedule.block_rows:
-            row, rows = 0, p.rows
+        row, rows = rows_of_workgroup(b, 0, p.rows, schedule.block_rows)
         width = schedule.block_panels
         panel = b.mul(b.workgroup(1), width)
         if not schedule.is_unpacked:

@@ -47,6 +47,7 @@ from ingot.compiler.kernels.register_tile import (
     multiply,
     panel_tile,
     pitch_of,
+    rows_of_workgroup,
     side_by_side,
     tail_heights,
     zero_tile,
@@ -189,10 +190,7 @@ class _Contraction:
 
     def lower(self) -> Kernel:
         b, p, schedule = self.builder, self.product, self.schedule
-        row = b.mul(b.workgroup(self.row_axis), schedule.block_rows)
-        rows = b.min(b.sub(b.dim(p.rows), row), schedule.block_rows)
-        if isinstance(p.rows, int) and p.rows <= schedule.block_rows:
-            row, rows = 0, p.rows
+        row, rows = rows_of_workgroup(b, self.row_axis, p.rows, schedule.block_rows)
         width = schedule.tile.panels
         panel = b.mul(b.workgroup(1 - self.row_axis), width * schedule.block_tiles)
         if schedule.block_tiles > 1:

@@ -28,6 +28,7 @@ from ingot.compiler.kernels.register_tile import (
     for_row_tiles,
     multiply,
     panel_tile,
+    rows_of_workgroup,
     zero_tile,
 )
 from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS, WANTED_WORKGROUPS
@@ -113,10 +114,7 @@ class _Parts:
 
     def lower(self) -> Kernel:
         b, p, schedule = self.b, self.p, self.schedule
-        row = b.mul(b.workgroup(self.row_axis), schedule.rows)
-        rows = b.min(b.sub(b.dim(p.rows), row), schedule.rows)
-        if isinstance(p.rows, int) and p.rows <= schedule.rows:
-            row, rows = 0, p.rows
+        row, rows = rows_of_workgroup(b, self.row_axis, p.rows, schedule.rows)
         first = b.mul(b.workgroup(1 - self.row_axis), schedule.panels)
         last = b.min(b.add(first, schedule.panels), b.dim(self.panels))
         self.products.begin()

@@ -12,19 +12,14 @@ from ingot.compiler.ir import Function, Op
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import ceildiv, known_dim, product
 from ingot.compiler.kernels.coding import coding_of
-from ingot.compiler.kernels.contraction_entry import (
-    argument_of,
-    batch_offset,
-    kernel_of,
-    root_of,
-)
+from ingot.compiler.kernels.contraction_entry import argument_of, batch_offset, kernel_of, root_of
 from ingot.compiler.kernels.epilogue import Epilogue
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.columns import Columns
 from ingot.compiler.kernels.loop import Index, LoopBuilder
 from ingot.compiler.kernels.loop_rules import TILE
 from ingot.compiler.kernels.product import Product, product_of
-from ingot.compiler.kernels.register_tile import PANEL, pitch_of
+from ingot.compiler.kernels.register_tile import PANEL, pitch_of, rows_of_workgroup
 from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS, WANTED_WORKGROUPS
 from ingot.compiler.kernels.tiles import (
     ROWS,
@@ -103,10 +98,7 @@ class _Tiled:
         """The first row of a workgroup and how many it has, its first panel and the one behind its
         last."""
         b, p, schedule = self.b, self.p, self.schedule
-        row = b.mul(b.workgroup(self.row_axis), schedule.rows)
-        rows = b.min(b.sub(b.dim(p.rows), row), schedule.rows)
-        if isinstance(p.rows, int) and p.rows <= schedule.rows:
-            row, rows = 0, p.rows
+        row, rows = rows_of_workgroup(b, self.row_axis, p.rows, schedule.rows)
         first = b.mul(b.workgroup(1 - self.row_axis), schedule.panels)
         return (row, rows), (first, b.min(b.add(first, schedule.panels), b.dim(self.panels)))
 

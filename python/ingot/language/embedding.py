@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,13 +9,12 @@ import numpy as np
 
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.options import checked_options
-from ingot.language.loading import check_kind, load_language_model
-from ingot.language.whole_texts import calls_of_texts, rows_of_texts
+from ingot.language.whole_texts import WholeTextModel
 
 __all__ = ["EmbeddingModel"]
 
 
-class EmbeddingModel:
+class EmbeddingModel(WholeTextModel):
     """A GGUF file, or a folder with config.json, safetensors files and tokenizer.json, of a model
     that makes vectors of texts, compiled and loaded. `model` is the module on its device,
     `tokenizer` its own, `capacity` how many tokens a text may have.
@@ -25,26 +23,7 @@ class EmbeddingModel:
     and Unsupported for tokenizers, and InvalidArgument for a model that does something else.
     """
 
-    @checked_options(InvalidArgument)
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        capacity: int | None = None,
-        weights: str | None = None,
-        precision: str = "f32",
-        device: Any = "cpu",
-        threads: int | None = None,
-        share_weights: bool = False,
-        progress: Any = None,
-    ) -> None:
-        options = {"precision": precision, "device": device, "threads": threads}
-        options |= {"share_weights": share_weights, "progress": progress}
-        self.tokenizer, self.model = load_language_model(
-            path, {"capacity": capacity}, weights=weights, **options
-        )
-        check_kind(path, self.model, "embed", "embed_tokens")
-        self.capacity = int(self.model.capacity())
+    _functions = ("embed", "embed_tokens")
 
     @checked_options(InvalidArgument)
     def embed(self, texts: str | Sequence[str], *, unit: bool = True) -> Any:
@@ -57,13 +36,12 @@ class EmbeddingModel:
         lines = [self.tokenizer.whole(text) for text in texts]
         if "embed" not in self.model.functions:
             found: list[Any] = [None] * len(lines)
-            calls = calls_of_texts(self.model, "embed_tokens", [lines], self.capacity)
-            for places, vectors in calls:
+            for places, vectors in self._calls("embed_tokens", [lines]):
                 ends = np.cumsum([len(lines[place]) for place in places])
                 for place, own in zip(places, np.split(vectors, ends[:-1]), strict=True):
                     found[place] = _of_unit_length(own) if unit else own
             return found
-        vectors = rows_of_texts(self.model, "embed", [lines], self.capacity)
+        vectors = self._rows("embed", [lines])
         return _of_unit_length(vectors) if unit else vectors
 
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from ingot.hal.errors import InvalidArgument
 from ingot.hal.options import checked_options
-from ingot.language.loading import check_kind, load_language_model
-from ingot.language.whole_texts import rows_of_texts
+from ingot.language.whole_texts import WholeTextModel
 
 __all__ = ["Reranker"]
 
 
-class Reranker:
+class Reranker(WholeTextModel):
     """A GGUF file, or a folder with config.json, safetensors files and tokenizer.json, of a model
     that reads a query and a document together and says how well they fit, compiled and loaded.
     `model` is the module on its device, `tokenizer` its own, `capacity` how many tokens both may
@@ -25,32 +24,16 @@ class Reranker:
     gives several scores.
     """
 
-    @checked_options(InvalidArgument)
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        capacity: int | None = None,
-        weights: str | None = None,
-        precision: str = "f32",
-        device: Any = "cpu",
-        threads: int | None = None,
-        share_weights: bool = False,
-        progress: Any = None,
-    ) -> None:
-        options = {"precision": precision, "device": device, "threads": threads}
-        options |= {"share_weights": share_weights, "progress": progress}
-        self.tokenizer, self.model = load_language_model(
-            path, {"capacity": capacity}, weights=weights, **options
-        )
-        check_kind(path, self.model, "rank")
+    _functions = ("rank",)
+
+    def _check(self, path: str | os.PathLike[str]) -> None:
+        super()._check(path)
         (scores,) = self.model.functions["rank"].signature.results
         if scores.shape[1] != 1:
             raise InvalidArgument(
                 f"'{path}' gives {scores.shape[1]} scores for each text, expected 1: a model that "
                 "tells classes apart ranks nothing; its module has the function `rank`"
             )
-        self.capacity = int(self.model.capacity())
 
     @checked_options(InvalidArgument)
     def score(self, query: str, documents: Sequence[str]) -> Any:
@@ -59,7 +42,7 @@ class Reranker:
         pairs = [self.tokenizer.pair(query, each) for each in documents]
         taken = len(self.model.functions["rank"].signature.arguments) - 1
         tokens = [[pair[part] for pair in pairs] for part in range(taken)]
-        return rows_of_texts(self.model, "rank", tokens, self.capacity)[:, 0]
+        return self._rows("rank", tokens)[:, 0]
 
     def rank(self, query: str, documents: Sequence[str]) -> list[tuple[int, float]]:
         """The numbers of documents with their scores, the best first; raises as `score`."""

@@ -26,7 +26,7 @@ LINES = {
     "compiler/ir": 2443,
     "compiler/kernels": 17216,
     "compiler/stream": 1653,
-    "compiler/targets": 5175,
+    "compiler/targets": 5180,
     "compiler/vm": 2654,
     "csrc": 102,
     "csrc/api": 2795,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 131280
+IN_ALL = 131285
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

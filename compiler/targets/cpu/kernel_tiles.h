@@ -13,27 +13,35 @@ typedef struct {
   u8 rows[16];
 } ingot_tile_shapes;
 
-/* Shapes the tiles of this thread: the rows that they have, of `rows` on the left side. */
-INGOT_INLINE i64 shape_tiles(i64 rows, i64 words) {
+/* Shapes the tiles of this thread, to the rows that they have, of `rows` on the left side. `others`:
+ * what they were. */
+INGOT_INLINE i64 shape_tiles(ingot_tile_shapes *others, i64 rows, i64 words) {
   ingot_tile_shapes shapes __attribute__((aligned(64))) = {.palette = 1};
   i64 height = index_min(rows, 16);
   for (int tile = 0; tile < 8; tile++) {
     shapes.rows[tile] = (u8)(tile < 6 ? height : words);
     shapes.lengths[tile] = (u16)(tile == 4 || tile == 5 ? 4 * words : 64);
   }
+  __asm__ volatile("sttilecfg %0" : "=m"(*others));
   __asm__ volatile("ldtilecfg %0" : : "m"(shapes));
   return height;
 }
 
-INGOT_INLINE void release_tiles(const i64 *height) {
-  (void)height;
-  __asm__ volatile("tilerelease");
+/* Code that is not ours may shape the tiles of a thread once and rely on it, though calls may change
+ * them by the ABI. */
+INGOT_INLINE void restore_tiles(const ingot_tile_shapes *others) {
+  if (others->palette) {
+    __asm__ volatile("ldtilecfg %0" : : "m"(*others));
+  } else {
+    __asm__ volatile("tilerelease");
+  }
 }
 
 /* To the end of the block, whatever ends it. */
-#define INGOT_SHAPE_TILES(rows, words) \
-  enum { tile_words = words };         \
-  const i64 tile_height __attribute__((cleanup(release_tiles))) = shape_tiles(rows, words)
+#define INGOT_SHAPE_TILES(rows, words)                                                \
+  enum { tile_words = words };                                                        \
+  ingot_tile_shapes other_tiles __attribute__((aligned(64), cleanup(restore_tiles))); \
+  const i64 tile_height = shape_tiles(&other_tiles, rows, words)
 
 /* AddressSanitizer does not look into instructions: it is shown both ends of each row of a tile. */
 #ifdef __SANITIZE_ADDRESS__

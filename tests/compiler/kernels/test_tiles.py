@@ -329,34 +329,73 @@ def test_the_address_sanitizer_sees_what_tiles_read() -> None:
         assert said in done.stderr
 
 
-IN_USE = """
+STATE = """
 unsigned long long tiles_in_use(void);
+void shape_tiles_as(const void *shapes);
+void read_shapes(void *out_shapes);
+
 unsigned long long tiles_in_use(void) {
   unsigned low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
   return low >> 17 & 3;
 }
+
+void shape_tiles_as(const void *shapes) {
+  __asm__ volatile("ldtilecfg (%0)" : : "r"(shapes) : "memory");
+}
+
+void read_shapes(void *out_shapes) {
+  __asm__ volatile("sttilecfg (%0)" : : "r"(out_shapes) : "memory");
+}
 """
+
+
+@pytest.fixture(scope="module")
+def state() -> ctypes.CDLL:
+    """The tiles of this thread."""
+    return ctypes.CDLL(str(build(STATE, tile_variants()[0])))
+
+
+def polled(compiler: str) -> tuple[Loaded, list[Array], Array]:
+    """A kernel that polls where its tiles are shaped; what it is given, and its sums."""
+    kernel = lower_entry(product(64, 64, 64), TILES)
+    loop = next(op for op in walk(kernel.loops) if op.name == "loop.for")
+    loop.regions[0].block.ops.insert(0, Op("loop.poll", attributes=Poll(1 << 30)))
+    given, wanted = operands(64, 64, 64, SIGNS[0])
+    return Loaded(kernel, tile_variants()[0], compiler), given, wanted
 
 
 @needs_tiles
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_a_kernel_lets_go_of_its_tiles_wherever_it_ends(compiler: str) -> None:
+def test_a_kernel_lets_go_of_its_tiles_wherever_it_ends(compiler: str, state: ctypes.CDLL) -> None:
     """Threads that keep tiles save 8 KB more whenever another one runs."""
-    rows, depth, columns = 64, 64, 64
-    kernel = lower_entry(product(rows, depth, columns), TILES)
-    loop = next(op for op in walk(kernel.loops) if op.name == "loop.for")
-    loop.regions[0].block.ops.insert(0, Op("loop.poll", attributes=Poll(1 << 30)))
-    given, wanted = operands(rows, depth, columns, SIGNS[0])
-    variant = tile_variants()[0]
-    loaded = Loaded(kernel, variant, compiler)
-    in_use = ctypes.CDLL(str(build(IN_USE, variant))).tiles_in_use
+    loaded, given, wanted = polled(compiler)
     seen: list[int] = []
-    loaded.poll = POLL(lambda dispatch: seen.append(in_use()) or int(len(seen) == 1))
-    loaded([*given, *results(rows, columns)])
+    loaded.poll = POLL(lambda dispatch: seen.append(state.tiles_in_use()) or int(len(seen) == 1))
+    loaded([*given, *results(64, 64)])
     assert seen[0]
-    assert not in_use()
-    got = results(rows, columns)
+    assert not state.tiles_in_use()
+    got = results(64, 64)
     loaded([*given, *got])
-    assert not in_use()
+    assert not state.tiles_in_use()
     np.testing.assert_array_equal(got[1], wanted)
+
+
+@needs_tiles
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_a_kernel_leaves_the_shapes_that_others_gave_the_tiles(
+    compiler: str, state: ctypes.CDLL
+) -> None:
+    """As llama.cpp does, once a thread."""
+    loaded, given, wanted = polled(compiler)
+    shapes = bytes([1, *[0] * 15, *([48, 0] * 5), *[0] * 22, *[7] * 5, *[0] * 11])
+    seen = ctypes.create_string_buffer(64)
+    for stops in (1, 0):
+        loaded.poll = POLL(lambda dispatch, stops=stops: stops)
+        got = results(64, 64)
+        state.shape_tiles_as(shapes)
+        loaded([*given, *got])
+        state.read_shapes(seen)
+        assert seen.raw == shapes
+    np.testing.assert_array_equal(got[1], wanted)
+    state.shape_tiles_as(bytes(64))

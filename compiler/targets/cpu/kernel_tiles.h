@@ -41,7 +41,7 @@ INGOT_INLINE void restore_tiles(const ingot_tile_shapes *others) {
 #define INGOT_SHAPE_TILES(rows, words)                                                \
   enum { tile_words = words };                                                        \
   ingot_tile_shapes other_tiles __attribute__((aligned(64), cleanup(restore_tiles))); \
-  const i64 tile_height = shape_tiles(&other_tiles, rows, words)
+  const i64 tile_height __attribute__((unused)) = shape_tiles(&other_tiles, rows, words)
 
 /* AddressSanitizer does not look into instructions: it is shown both ends of each row of a tile. */
 #ifdef __SANITIZE_ADDRESS__

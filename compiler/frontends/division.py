@@ -16,17 +16,17 @@ def floor_divide(c: Emitter, a: Value, b: Value) -> Value:
         # as Python has it: of the exact quotient, not the rounded one
         exact = c.op("div", c.op("sub", a, floor_remainder(c, a, b)), b)
         whole = c.op("round_even", exact)
-        none = c.compare("eq", whole, c.fill(0, like=b))
-        whole = c.op("select", none, c.op("mul", quotient, c.fill(0, like=b)), whole)
+        none = c.compare("eq", whole, 0)
+        whole = c.op("select", none, c.op("mul", quotient, 0), whole)
         # what is left of a finite a by an infinite b of the other sign is infinite, too
-        whole = c.op("select", c.op("is_nan", exact), c.fill(-1, like=b), whole)
+        whole = c.op("select", c.op("is_nan", exact), -1, whole)
         zero = c.compare("eq", b, 0)
         infinite = c.op("not", c.op("is_finite", quotient))
         return c.op("select", c.op("or", zero, infinite), quotient, whole)
     if element.kind == "u":
         return quotient
-    inexact = c.compare("ne", c.op("rem", a, b), c.fill(0, like=a))
-    negative = c.compare("lt", c.op("xor", a, b), c.fill(0, like=a))
+    inexact = c.compare("ne", c.op("rem", a, b), 0)
+    negative = c.compare("lt", c.op("xor", a, b), 0)
     below = c.op("sub", quotient, 1)
     return c.op("select", c.op("and", inexact, negative), below, quotient)
 

@@ -78,7 +78,7 @@ def _diagonal(c: Emitter, value: Value, term: str) -> _Term:
             c.op("iota", dtype=dtype("i64"), shape=shape, axis=axis) for axis in (first, second)
         )
         on = c.compare("eq", rows, columns)
-        value = c.op("select", on, value, c.fill(0, like=value))
+        value = c.op("select", on, value, 0)
         value = c.reduce(value, [second], "add")
         term = term[:second] + term[second + 1 :]
     return value, term

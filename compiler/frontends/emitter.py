@@ -96,13 +96,15 @@ class Emitter:
         return self._builder.full(number, type_of(like).dtype, shape_of(like))
 
     def tensors_of(self, operands: Sequence[Any]) -> tuple[Any, ...]:
-        """The operands of an op, numbers as tensors like the first of the others."""
+        """The operands of an op, numbers as tensors like the last of the others: what `select`
+        chooses from comes behind its condition."""
         if all(type(each) is Value for each in operands):
             return tuple(operands)
         numbers = [isinstance(each, Number) for each in operands]
         if not any(numbers):
             return tuple(operands)
-        like, pairs = operands[numbers.index(False)], zip(operands, numbers, strict=True)
+        pairs = list(zip(operands, numbers, strict=True))
+        like = next(each for each, is_number in reversed(pairs) if not is_number)
         return tuple(self.fill(each, like) if is_number else each for each, is_number in pairs)
 
     def full(self, number: float, dtype: DType | str, shape: Sequence[Dim]) -> Value:

@@ -99,7 +99,7 @@ def _wrapped(c: Emitter, places: Value, size: Value) -> Value:
     zero = c.fill(0, like=places)
     counted = c.op("select", c.compare("lt", places, zero), c.op("add", places, size), places)
     inside = c.op("and", c.compare("ge", counted, zero), c.compare("lt", counted, size))
-    return c.op("select", inside, counted, c.fill(-(1 << 40), like=places))
+    return c.op("select", inside, counted, -(1 << 40))
 
 
 def scatter_elements(

@@ -134,7 +134,7 @@ def _samples(
     for corner in itertools.product(*columns):
         pixel = read_pixels(node, x, batch, [place for place, _ in corner])
         weight = node.op("mul", corner[0][1], corner[1][1])
-        weight = node.op("select", outside, node.fill(0, like=weight), weight)
+        weight = node.op("select", outside, 0, weight)
         weight = node.convert(weight, type_of(pixel).dtype)
         own = tuple(range(type_of(weight).rank))
         spread = node.op("broadcast", weight, shape=shape_of(pixel), dimensions=own)
@@ -170,10 +170,10 @@ def max_roi(
         within = node.op("broadcast", mask, shape=full, dimensions=(0, axis, axis + 1))
         kept = tuple(each for each in range(len(full)) if each != axis)
         values = node.op("broadcast", result, shape=full, dimensions=kept)
-        masked = node.op("select", within, values, node.fill(lowest, like=values))
+        masked = node.op("select", within, values, lowest)
         result = node.reduce(masked, [axis + 1], "max")
     empty = node.compare("eq", result, lowest)
-    return node.op("select", empty, node.fill(0, like=result), result)
+    return node.op("select", empty, 0, result)
 
 
 def mean_roi(
@@ -191,7 +191,7 @@ def mean_roi(
         wide = node.op("broadcast", count, shape=shape_of(batch), dimensions=(0, 1 + place))
         area = node.op("mul", area, wide)
     assert within is not None
-    total = node.op("select", within, result, node.fill(0, like=result))
+    total = node.op("select", within, result, 0)
     total = node.reduce(total, [4, 5], "add")
     area = node.op("max", area, 1)
     spread = node.op("broadcast", area, shape=shape_of(total), dimensions=(0, 1, 2))

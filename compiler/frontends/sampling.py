@@ -122,7 +122,7 @@ def _reflected(node: Emitter, at: Value, low: Value, high: Value) -> Value:
     """Coordinates outside of [low, high] folded back into it, as often as needed."""
     span = node.op("sub", high, low)
     zero = node.fill(0, like=at)
-    span = node.op("select", node.compare("gt", span, zero), span, node.fill(1, like=span))
+    span = node.op("select", node.compare("gt", span, zero), span, 1)
     beyond = node.op("sub", at, low)
     beyond = node.op("abs", beyond)
     turns = node.op("floor", node.op("div", beyond, span))
@@ -167,7 +167,7 @@ def grid_sample(
             value = node.op("sub", value, 1)
         at.append(node.op("mul", value, 0.5))
         edge = 0.0 if aligned else -0.5
-        high = node.op("sub", filled(node, dim, value), node.fill(1 + edge, like=value))
+        high = node.op("sub", filled(node, dim, value), 1 + edge)
         bounds.append((node.fill(edge, like=value), high))
     if kind == "nearest" and is_rounded_first:
         at = [node.op("round_even", each) for each in at]
@@ -231,7 +231,7 @@ def _zero_outside(
 ) -> Value:
     inside = _inside_of(node, places, spatial)
     spread = node.op("broadcast", inside, shape=shape_of(pixels), dimensions=(0,))
-    return node.op("select", spread, pixels, node.fill(0, like=pixels))
+    return node.op("select", spread, pixels, 0)
 
 
 def _over(count: Dim, parts: Dim) -> Dim:

@@ -99,7 +99,7 @@ def from_ends(node: Emitter, ends: Value, data: Value) -> Strings:
     count = shape_of(row)[0]
     before = node.op("concatenate", zero, row, axis=0)
     before = node.sliced(before, 0, 0, count)
-    lengths = node.op("max", node.op("sub", row, before), node.fill(0, like=row))
+    lengths = node.op("max", node.op("sub", row, before), 0)
     shape = shape_of(ends)
     return Strings(node.reshape(before, shape), node.reshape(lengths, shape), data)
 
@@ -243,7 +243,7 @@ def padded_bytes(node: Emitter, x: Strings, width: Dim) -> Value:
     found = node.op(
         "take", not_empty(node, x.data), node.op("add", starts, place), axis=0, mode="clamp"
     )
-    return node.op("select", node.compare("lt", place, lengths), found, node.fill(0, like=found))
+    return node.op("select", node.compare("lt", place, lengths), found, 0)
 
 
 def word_parts(

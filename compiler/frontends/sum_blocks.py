@@ -64,7 +64,7 @@ def _lay_all(
         inside = node.compare("ge", at, 0)
         fits = node.op("and", fits, node.op("and", inside, node.compare("lt", at, end)))
         index = node.op("add", node.op("mul", index, end), at)
-    index = node.op("select", fits, index, node.fill(-1, like=index))  # which `skip` leaves out
+    index = node.op("select", fits, index, -1)  # which `skip` leaves out
     total, number = dims.product(image), dims.product(shape)
     result = node.op(
         "scatter",

@@ -28,4 +28,4 @@ def triangle(c: Emitter, x: Value, diagonal: int, direction: str) -> Value:
     """x where the column stands in `direction` ("le", "ge") to the row plus `diagonal`, else 0."""
     rows, columns = rows_and_columns(c, shape_of(x))
     shifted = c.op("add", rows, diagonal)
-    return c.op("select", c.compare(direction, columns, shifted), x, c.fill(0, like=x))
+    return c.op("select", c.compare(direction, columns, shifted), x, 0)

@@ -271,7 +271,7 @@ def _range_count(node: Node, start: Value, limit: Value, delta: Value, element: 
         quotient = node.op("ceil", quotient)
     else:
         rest = node.op("rem", way, delta)
-        positive = node.compare("gt", node.op("mul", rest, delta), node.fill(0, like=rest))
+        positive = node.compare("gt", node.op("mul", rest, delta), 0)
         quotient = node.op("add", quotient, node.convert(positive, "i64"))
     count = node.convert(node.op("max", quotient, 0), "i64")
     still = node.compare("eq", delta, 0)

@@ -111,7 +111,7 @@ def _tile(node: Node) -> None:
             if isinstance(each, Value)
         )
         meets = node.compare("eq", axes, axis)
-        node.inputs[1:] = [node.op("select", meets, times, node.fill(1, like=times))]
+        node.inputs[1:] = [node.op("select", meets, times, 1)]
 
 
 def _upsample(node: Node) -> None:

@@ -51,7 +51,7 @@ def as_codes_of_rows(c: Emitter, x: Value, axes: Sequence[int]) -> Value:
     error = c.op("sub", c.op("add", *ends), 1)
     zeros = c.op("sub", -128, ends[0]), c.op("sub", 127, ends[1])
     zero = c.op("select", c.compare("gt", error, 0), *zeros)
-    zero = c.op("clamp", c.fill(-128, like=zero), zero, c.fill(127, like=zero))
+    zero = c.op("clamp", -128, zero, 127)
     zero = c.convert(c.convert(c.op("round_even", zero), "i8"), "f32")
     zero = c.broadcast_to(zero, shape_of(x))
     codes = c.op("round_even", c.op("mul", x, c.broadcast_to(factor, shape_of(x))))

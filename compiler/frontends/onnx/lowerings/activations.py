@@ -58,7 +58,7 @@ def parametric_relu(node: Node) -> Value:
 def thresholded_relu(node: Node) -> Value:
     x = node.input(0)
     passes = node.compare("gt", x, node.number("alpha", 1.0))
-    return node.op("select", passes, x, node.fill(0, like=x))
+    return node.op("select", passes, x, 0)
 
 
 @lowering("Elu")
@@ -101,8 +101,8 @@ def hard_swish(node: Node) -> Value:
 def _hard_sigmoid(node: Node, alpha: float, beta: float, times_x: bool) -> Value:
     """clamp(alpha x + beta, 0, 1), times x for the swish."""
     x = widen(node, node.input(0))
-    line = node.op("add", _scale(node, x, alpha), node.fill(beta, like=x))
-    result = node.op("clamp", node.fill(0, like=x), line, node.fill(1, like=x))
+    line = node.op("add", _scale(node, x, alpha), beta)
+    result = node.op("clamp", 0, line, 1)
     return narrow(node, node.op("mul", x, result) if times_x else result, node.input(0))
 
 
@@ -117,7 +117,7 @@ def gelu(node: Node) -> Value:
     else:
         bump = node.op("erf", _scale(node, x, math.sqrt(0.5)))
     half = _scale(node, x, 0.5)
-    result = node.op("mul", half, node.op("add", bump, node.fill(1, like=x)))
+    result = node.op("mul", half, node.op("add", bump, 1))
     return narrow(node, result, node.input(0))
 
 
@@ -142,7 +142,7 @@ def mish(node: Node) -> Value:
 @lowering("Softsign")
 def softsign(node: Node) -> Value:
     x = widen(node, node.input(0))
-    scale = node.op("add", node.op("abs", x), node.fill(1, like=x))
+    scale = node.op("add", node.op("abs", x), 1)
     return narrow(node, node.op("div", x, scale), node.input(0))
 
 
@@ -165,5 +165,5 @@ def shrink(node: Node) -> Value:
     shift = node.fill(bias, like=x)
     below = node.compare("lt", x, -threshold)
     above = node.compare("gt", x, threshold)
-    middle = node.op("select", above, node.op("sub", x, shift), node.fill(0, like=x))
+    middle = node.op("select", above, node.op("sub", x, shift), 0)
     return narrow(node, node.op("select", below, node.op("add", x, shift), middle), given)

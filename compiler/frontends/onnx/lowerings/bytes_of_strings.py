@@ -189,7 +189,7 @@ def _between_blanks(node: Node, rows: Strings, width: Dim, most: int) -> _Pieces
     solid = node.compare("lt", place, lengths)
     for low, high in _BLANKS:
         offset = node.op("sub", data, low)
-        solid = node.op("and", solid, node.compare("gt", offset, node.fill(high - low, like=data)))
+        solid = node.op("and", solid, node.compare("gt", offset, high - low))
     begins, ends = runs(node, solid, place)
     if most < 0:
         return _Pieces([begins], [ends], counted(node, begins.marked))

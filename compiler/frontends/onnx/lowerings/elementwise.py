@@ -149,7 +149,7 @@ def _whole_if_near(node: Node, x: Value) -> Value:
     """x, or the whole number that it misses by a rounding error: 9 ** 3.0 is 729, not 728."""
     whole = node.op("round_even", x)
     error = node.op("abs", node.op("sub", x, whole))
-    allowed = node.op("mul", node.op("abs", x), node.fill(2.0**-49, like=x))
+    allowed = node.op("mul", node.op("abs", x), 2.0**-49)
     return node.op("select", node.compare("le", error, allowed), whole, x)
 
 
@@ -251,14 +251,14 @@ def _cast_to_power_of_two(node: Node, x: Value, target: DType) -> Value:
         raise UnsupportedNode(f"round_mode '{mode}' is not known")
     bits = node.op("bitcast", node.convert(x, "f32"), dtype=dtype("u32"))
     magnitude = node.op("and", bits, 0x7FFFFFFF)
-    moved = node.op("add", magnitude, node.fill(carries[mode], like=bits))
-    exponent = node.op("shift_right_logical", moved, node.fill(23, like=bits))
-    exponent = node.op("min", exponent, node.fill(254, like=bits))
+    moved = node.op("add", magnitude, carries[mode])
+    exponent = node.op("shift_right_logical", moved, 23)
+    exponent = node.op("min", exponent, 254)
     if not node.integer("saturate", 1):
-        beyond = node.compare("ge", moved, node.fill(0x7F800000, like=bits))
-        exponent = node.op("select", beyond, node.fill(255, like=bits), exponent)
-    no_number = node.compare("gt", magnitude, node.fill(0x7F800000, like=bits))
-    exponent = node.op("select", no_number, node.fill(255, like=bits), exponent)
+        beyond = node.compare("ge", moved, 0x7F800000)
+        exponent = node.op("select", beyond, 255, exponent)
+    no_number = node.compare("gt", magnitude, 0x7F800000)
+    exponent = node.op("select", no_number, 255, exponent)
     return node.op("bitcast", node.convert(exponent, "u8"), dtype=target)
 
 

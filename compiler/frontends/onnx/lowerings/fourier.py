@@ -112,7 +112,7 @@ def _parts(node: Node, x: Value) -> Pair:
         return real, last
     is_pair = node.compare("eq", node.size(count), node.size(2))
     spread = node.broadcast_to(is_pair, shape_of(last))
-    return real, node.op("select", spread, last, node.fill(0, like=last))
+    return real, node.op("select", spread, last, 0)
 
 
 @lowering("STFT", since=17)
@@ -202,10 +202,10 @@ def mel_weight_matrix(node: Node) -> Value:
 def _mels(node: Node, hertz: Value) -> Value:
     """2595 * log10(1 + hertz / 700)"""
     ratio = node.op("div", hertz, 700)
-    return node.op("mul", node.op("log1p", ratio), node.fill(2595 / np.log(10), like=hertz))
+    return node.op("mul", node.op("log1p", ratio), 2595 / np.log(10))
 
 
 def _hertz(node: Node, mels: Value) -> Value:
     """700 * (10 ** (mels / 2595) - 1)"""
     power = node.op("mul", mels, np.log(10) / 2595)
-    return node.op("mul", node.op("expm1", power), node.fill(700, like=mels))
+    return node.op("mul", node.op("expm1", power), 700)

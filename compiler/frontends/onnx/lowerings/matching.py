@@ -27,7 +27,7 @@ def longest_matches(node: Node, data: Value, inside: Value, automaton: Automaton
     def looked_up(table: Value, outside: int, low: int) -> Value:
         """By byte, `outside` a text and behind the strings; the first `low` columns are, too."""
         found = node.op("take", table, given, axis=0, mode="clamp")
-        found = node.op("select", inside, found, node.fill(outside, like=found))
+        found = node.op("select", inside, found, outside)
         filling = node.constant(outside, "i32")
         return node.op("pad", found, filling, low=(0, low), high=(0, width), interior=(0, 0))
 
@@ -86,7 +86,7 @@ def gathered(node: Node, marks: Sequence[Marks], count: Dim) -> Value:
         row = node.op("iota", dtype=dtype("i64"), shape=shape, axis=0)
         row = node.op("mul", row, node.broadcast_to(node.size(count), shape))
         place = node.op("add", row, each.place)
-        place = node.op("select", each.marked, place, node.fill(-1, like=place))
+        place = node.op("select", each.marked, place, -1)
         put = put_at(node, rows * count, node.flat(place), node.flat(each.value))
         total = put if total is None else node.op("add", total, put)
     assert total is not None

@@ -78,7 +78,7 @@ def _occurrences(
     column = node.op("take", node.constant(list(places), "i64"), place, axis=0, mode="clamp")
     row = node.op("iota", dtype=dtype("i64"), shape=(batch, length), axis=0)
     target = node.op("add", node.op("mul", row, width), column)
-    target = node.op("select", found, target, node.fill(-1, like=target))
+    target = node.op("select", found, target, -1)
     ones = node.full(1, "f32", (batch * length,))
     return put_at(node, batch * width, node.flat(target), ones)
 

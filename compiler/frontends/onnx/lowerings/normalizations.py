@@ -176,8 +176,8 @@ def local_response_normalization(node: Node) -> Value:
         padding=((0, 0), (before, size - 1 - before), *((0, 0) for _ in range(rank - 2))),
     )
     scaled = node.op("mul", total, node.number("alpha", 1e-4) / size)
-    base = node.op("add", scaled, node.fill(node.number("bias", 1.0), like=total))
-    power = node.op("pow", base, node.fill(node.number("beta", 0.75), like=total))
+    base = node.op("add", scaled, node.number("bias", 1.0))
+    power = node.op("pow", base, node.number("beta", 0.75))
     return narrow(node, node.op("div", x, power), node.input(0))
 
 
@@ -193,7 +193,7 @@ def lp_normalization(node: Node) -> Value:
     quotient = node.op("div", x, node.broadcast_back(norm, shape_of(x), [axis]))
     zero = node.compare("eq", norm, 0)
     guard = node.broadcast_back(zero, shape_of(x), [axis])
-    return narrow(node, node.op("select", guard, node.fill(0, like=x), quotient), node.input(0))
+    return narrow(node, node.op("select", guard, 0, quotient), node.input(0))
 
 
 @lowering("Softmax", since=13)

@@ -83,7 +83,7 @@ def _power(node: Node, x: Value) -> Value:
     magnitude = node.op("abs", x)
     if power == 2:
         return node.op("mul", x, x)
-    return node.op("pow", magnitude, node.fill(power, like=x)) if power != 1 else magnitude
+    return node.op("pow", magnitude, power) if power != 1 else magnitude
 
 
 def _root(node: Node, total: Value) -> Value:

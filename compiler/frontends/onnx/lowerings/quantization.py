@@ -142,10 +142,10 @@ def quantize_by_range(node: Node, x: Value) -> tuple[Value, Value, Value]:
     axes, zero = list(range(type_of(x).rank)), node.constant(0.0, "f32")
     low = node.op("min", node.reduce(x, axes, "min"), zero)
     high = node.op("max", node.reduce(x, axes, "max"), zero)
-    scale = node.op("div", node.op("sub", high, low), node.fill(255, like=low))
-    scale = node.op("select", node.compare("eq", scale, zero), node.fill(1, like=scale), scale)
+    scale = node.op("div", node.op("sub", high, low), 255)
+    scale = node.op("select", node.compare("eq", scale, zero), 1, scale)
     place = node.op("round_even", node.op("div", node.op("neg", low), scale))
-    point = node.convert(node.op("clamp", zero, place, node.fill(255, like=place)), "u8")
+    point = node.convert(node.op("clamp", zero, place, 255), "u8")
     return lower_as(node, "QuantizeLinear", [x, scale, point], {}), scale, point
 
 

@@ -125,14 +125,14 @@ def dropout(node: Node) -> tuple[Value, Value]:
     half = node.constant(0.5, "f32")
     ratio = half if node.optional(1) is None else node.convert(node.input(1), "f32")
     ratio, training = node.reshape(ratio, ()), node.reshape(node.input(2), ())
-    ratio = node.op("select", training, ratio, node.fill(0, like=ratio))
+    ratio = node.op("select", training, ratio, 0)
     drawn = _stream(node).fractions(shape_of(x), type_of(ratio).dtype)
     kept = node.compare("ge", drawn, node.broadcast_to(ratio, shape_of(drawn)))
     kept = node.reshape(kept, shape_of(x))
     one = node.fill(1, like=ratio)
     scale = node.op("div", one, node.op("sub", one, ratio))
     scale = node.broadcast_to(node.convert(scale, type_of(x).dtype), shape_of(x))
-    y = node.op("select", kept, node.op("mul", x, scale), node.fill(0, like=x))
+    y = node.op("select", kept, node.op("mul", x, scale), 0)
     return y, _mask(node, kept)
 
 

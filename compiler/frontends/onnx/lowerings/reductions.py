@@ -123,7 +123,7 @@ def reduce_log_sum_exp(node: Node) -> Value:
     axes = _axes(node, type_of(x).rank)
     greatest = node.reduce(x, axes, "max")
     finite = node.op("is_finite", greatest)
-    center = node.op("select", finite, greatest, node.fill(0, like=greatest))
+    center = node.op("select", finite, greatest, 0)
     shifted = node.op("sub", x, node.broadcast_back(center, shape_of(x), axes))
     total = node.reduce(node.op("exp", shifted), axes, "add")
     result = node.op("add", node.op("log", total), center)

@@ -378,7 +378,7 @@ def triangle(node: Node) -> Value:
         diagonal = node.reshape(node.convert(offset, "i64"), ())
         shifted = node.op("add", rows, node.broadcast_to(diagonal, shape_of(rows)))
     direction = "ge" if node.integer("upper", 1) else "le"
-    return node.op("select", node.compare(direction, columns, shifted), x, node.fill(0, like=x))
+    return node.op("select", node.compare(direction, columns, shifted), x, 0)
 
 
 @lowering("DepthToSpace")

@@ -137,7 +137,7 @@ def count_ngrams(node: Node) -> Value:
         raise UnsupportedNode("its pool_strings are missing: fix the model")
     words = list(dict.fromkeys(pool))
     place, known = find_texts(node, x, words)
-    inner = node.with_input(0, node.op("select", known, place, node.fill(-1, like=place)))
+    inner = node.with_input(0, node.op("select", known, place, -1))
     inner = inner.revised(node.opset)
     inner.set_attribute("pool_int64s", [words.index(word) for word in pool])
     of_numbers = find_lowering("", "TfIdfVectorizer", node.opset)

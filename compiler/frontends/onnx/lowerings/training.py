@@ -76,10 +76,7 @@ def adam(node: Node) -> tuple[Value, ...]:
         size = node.op("add", size, node.number("epsilon", 1e-6))
         rate, count = (_spread(node, node.input(place), x) for place in (0, 1))
         one = node.fill(1, like=x)
-        rest = [
-            node.op("sub", one, node.op("pow", node.fill(each, like=x), count))
-            for each in (alpha, beta)
-        ]
+        rest = [node.op("sub", one, node.op("pow", each, count)) for each in (alpha, beta)]
         adjusted = node.op("div", node.op("mul", rate, node.op("sqrt", rest[1])), rest[0])
         begun = node.compare("gt", count, 0)
         rate = node.op("select", begun, adjusted, rate)
@@ -102,7 +99,7 @@ def momentum(node: Node) -> tuple[Value, ...]:
         count = _spread(node, node.input(1), x)
         begun = node.compare("gt", count, 0)
         factor = node.fill(node.number("beta", 1.0), like=x)
-        factor = node.op("select", begun, factor, node.fill(1, like=x))
+        factor = node.op("select", begun, factor, 1)
         added = node.op("mul", factor, gradient)
         velocity = node.op("add", node.op("mul", velocity, alpha), added)
         along = velocity

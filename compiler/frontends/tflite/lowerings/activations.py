@@ -62,19 +62,19 @@ def elu(c: Context, x: Value) -> Value:
 @lowering("HARD_SWISH")
 def hard_swish(c: Context, x: Value) -> Value:
     ramp = _limited(c, c.op("add", x, 3), 0.0, 6.0)
-    return c.op("mul", x, c.op("mul", ramp, c.fill(1 / 6, like=x)))
+    return c.op("mul", x, c.op("mul", ramp, 1 / 6))
 
 
 @lowering("GELU")
 def gelu(c: Context, x: Value) -> Value:
     if c.options.approximate:
         cube = c.op("mul", c.op("mul", x, x), c.op("mul", x, 0.044715))
-        inner = c.op("mul", c.op("add", x, cube), c.fill(math.sqrt(2 / math.pi), like=x))
+        inner = c.op("mul", c.op("add", x, cube), math.sqrt(2 / math.pi))
         bell = c.op("tanh", inner)
     else:
         bell = c.op("erf", c.op("mul", x, math.sqrt(0.5)))
     half = c.op("mul", x, 0.5)
-    return c.op("mul", half, c.op("add", bell, c.fill(1, like=x)))
+    return c.op("mul", half, c.op("add", bell, 1))
 
 
 @lowering("SOFTMAX")
@@ -107,9 +107,8 @@ def local_response_normalization(c: Context, x: Value) -> Value:
         strides=(1,) * rank, padding=(*[(0, 0)] * (rank - 1), (reach, reach)),
         base_dilation=(1,) * rank, window_dilation=(1,) * rank,
     )  # fmt: skip
-    total = c.op("add", c.op("mul", total, c.fill(options.alpha, like=x)),
-                 c.fill(options.bias, like=x))  # fmt: skip
-    return c.op("mul", x, c.op("pow", total, c.fill(-options.beta, like=x)))
+    total = c.op("add", c.op("mul", total, options.alpha), options.bias)
+    return c.op("mul", x, c.op("pow", total, -options.beta))
 
 
 @lowering("FAKE_QUANT")
@@ -123,6 +122,6 @@ def fake_quant(c: Context, x: Value) -> Value:
     zero = min(max(round(low - options.min / scale), low), high)
     least, greatest = (low - zero) * scale, (high - zero) * scale
     inside = c.op("clamp", least, x, greatest)
-    steps = c.op("mul", c.op("sub", inside, c.fill(least, like=x)), c.fill(1 / scale, like=x))
-    whole = c.op("floor", c.op("add", steps, c.fill(0.5, like=x)))
-    return c.op("add", c.op("mul", whole, c.fill(scale, like=x)), c.fill(least, like=x))
+    steps = c.op("mul", c.op("sub", inside, least), 1 / scale)
+    whole = c.op("floor", c.op("add", steps, 0.5))
+    return c.op("add", c.op("mul", whole, scale), least)

@@ -102,12 +102,12 @@ def _softly(
     (count,) = shape_of(scores)
     factor = c.op("div", c.constant(-0.5, "f32"), sigma)
     is_soft = c.compare("gt", sigma, 0)
-    factor = c.op("select", is_soft, factor, c.fill(0, like=factor))
+    factor = c.op("select", is_soft, factor, 0)
 
     def above(c: Context, scores: Value, kept: Value) -> Value:
         """Scores where they are above the threshold and `kept`."""
         high = c.compare("gt", scores, c.broadcast_to(threshold, (count,)))
-        return c.op("select", c.op("and", high, kept), scores, c.fill(-math.inf, like=scores))
+        return c.op("select", c.op("and", high, kept), scores, -math.inf)
 
     def step(builder: Builder, at: Value, carried: Sequence[Value]) -> Sequence[Value]:
         c_in = c.within(builder)
@@ -118,8 +118,8 @@ def _softly(
         rows = [
             c_in.op("dynamic_update_slice", whole, c_in.reshape(row, (1,)), at)
             for whole, row in (
-                (indices, c_in.op("select", is_found, best, c_in.fill(0, like=best))),
-                (chosen, c_in.op("select", is_found, score, c_in.fill(0, like=score))),
+                (indices, c_in.op("select", is_found, best, 0)),
+                (chosen, c_in.op("select", is_found, score, 0)),
             )
         ]
         shared = _shared(c_in, boxes, c_in.op("take", boxes, best, axis=0, mode="clamp"))
@@ -153,7 +153,7 @@ def _shared(c: Context, boxes: Value, box: Value) -> Value:
     both = area(c.op("max", a, low), c.op("min", b, high))
     union = c.op("sub", c.op("add", area(a, b), area(low, high)), both)
     is_some = c.compare("gt", both, 0)
-    return c.op("select", is_some, c.op("div", both, union), c.fill(0, like=both))
+    return c.op("select", is_some, c.op("div", both, union), 0)
 
 
 @lowering("CUSTOM 'TFLite_Detection_PostProcess'")
@@ -182,7 +182,7 @@ def detection_post_process(
     least, overlap = (c.constant(*each) for each in numbers)
     ordered, order, kept = _suppressed(c, lines, boxes, "ge", least, limit, overlap)
     low = c.constant(-math.inf, "f32")
-    ordered = c.op("select", kept, ordered, c.fill(-math.inf, like=ordered))
+    ordered = c.op("select", kept, ordered, -math.inf)
     total = shape_of(lines)[0] * count
     ordered = c.padded(c.reshape(ordered, (total,)), low, [(0, most)])
     best, at = c.several("top_k", ordered, k=most, axis=0, largest=True, dtype=_I64)
@@ -197,7 +197,7 @@ def detection_post_process(
     columns = [rows, *(c.reshape(each, (most, 1)) for each in (c.convert(label, "f32"), best))]
     whole = c.op("concatenate", *columns, axis=1)
     is_found = c.op("broadcast", found, shape=(most, 6), dimensions=(0,))
-    whole = c.op("select", is_found, whole, c.fill(0, like=whole))
+    whole = c.op("select", is_found, whole, 0)
     whole = c.padded(whole, c.constant(0, "f32"), [(0, most * (several - 1)), (0, 0)])
     results = [c.sliced(whole, 1, *ends) for ends in ((0, 4), (4, 5), (5, 6))]
     return [

@@ -141,7 +141,7 @@ def lookup(c: Context, x: Value, keys: Value, values: Value | Strings) -> list[A
         found = c.op("take", values, place, axis=0, mode="clamp")
         shape = shape_of(found)
         wide = c.op("broadcast", is_known, shape=shape, dimensions=(0,))
-        found = c.op("select", wide, found, c.fill(0, like=found))
+        found = c.op("select", wide, found, 0)
     return [found, c.convert(is_known, "u8")]
 
 

@@ -29,20 +29,20 @@ def _activation(*names: str) -> Callable[[Callable[..., Value]], Callable[..., V
 
 
 def _times(c: Context, x: Value, factor: float) -> Value:
-    return x if factor == 1 else c.op("mul", x, c.fill(factor, like=x))
+    return x if factor == 1 else c.op("mul", x, factor)
 
 
 def _plus(c: Context, x: Value, number: float) -> Value:
-    return c.op("add", x, c.fill(number, like=x))
+    return c.op("add", x, number)
 
 
 def _above(c: Context, x: Value, bound: float) -> Value:
-    return c.compare("gt", x, c.fill(bound, like=x))
+    return c.compare("gt", x, bound)
 
 
 @lowering("aten.relu.default")
 def relu(c: Context, x: Value) -> Value:
-    return c.op("max", x, c.fill(0, like=x))
+    return c.op("max", x, 0)
 
 
 @lowering("aten.relu6.default")
@@ -52,7 +52,7 @@ def relu6(c: Context, x: Value) -> Value:
 
 @lowering("aten.hardtanh.default")
 def hard_tanh(c: Context, x: Value, low: float = -1, high: float = 1) -> Value:
-    return c.op("clamp", c.fill(low, like=x), x, c.fill(high, like=x))
+    return c.op("clamp", low, x, high)
 
 
 @_activation("leaky_relu")
@@ -118,14 +118,14 @@ def softplus(c: Context, x: Value, beta: float = 1, threshold: float = 20) -> Va
     """log(1 + exp(beta x)) / beta without overflow; x itself above the threshold."""
     inner = _times(c, x, beta)
     tail = c.op("log1p", c.op("exp", c.op("neg", c.op("abs", inner))))
-    whole = c.op("add", c.op("max", inner, c.fill(0, like=inner)), tail)
+    whole = c.op("add", c.op("max", inner, 0), tail)
     return c.op("select", _above(c, inner, threshold), x, _times(c, whole, 1 / beta))
 
 
 @_activation("log_sigmoid")
 def log_sigmoid(c: Context, x: Value) -> Value:
     tail = c.op("log1p", c.op("exp", c.op("neg", c.op("abs", x))))
-    return c.op("sub", c.op("min", x, c.fill(0, like=x)), tail)
+    return c.op("sub", c.op("min", x, 0), tail)
 
 
 @_activation("hardsigmoid")
@@ -155,12 +155,12 @@ def soft_shrink(c: Context, x: Value, bound: float = 0.5) -> Value:
 
 @_activation("hardshrink")
 def hard_shrink(c: Context, x: Value, bound: float = 0.5) -> Value:
-    return c.op("select", _above(c, c.op("abs", x), bound), x, c.fill(0, like=x))
+    return c.op("select", _above(c, c.op("abs", x), bound), x, 0)
 
 
 @_activation("threshold")
 def threshold(c: Context, x: Value, bound: float, value: float) -> Value:
-    return c.op("select", _above(c, x, bound), x, c.fill(value, like=x))
+    return c.op("select", _above(c, x, bound), x, value)
 
 
 @lowering("aten.prelu.default", "aten._prelu_kernel.default")
@@ -185,5 +185,5 @@ def logit(c: Context, x: Value, eps: Scalar | None = None) -> Value:
         raise UnsupportedNode("its eps depends on data, which is not supported")
     if eps is not None:
         x = hard_tanh(c, x, float(eps), 1 - float(eps))  # type: ignore[arg-type]
-    rest = c.op("sub", c.fill(1, like=x), x)
+    rest = c.op("sub", 1, x)
     return c.op("log", c.op("div", x, rest))

@@ -188,7 +188,7 @@ lowering("aten.min.other")(_binary("min"))
 def reverse_subtract(c: Context, a: Value, b: Scalar, alpha: Any = 1) -> Value:
     element = computed(c, a, b)
     left, right = together(c, element, a, b)
-    return c.op("sub", right, c.op("mul", left, c.fill(alpha, like=left)))
+    return c.op("sub", right, c.op("mul", left, alpha))
 
 
 @lowering("aten.logical_not.default")
@@ -199,7 +199,7 @@ def logical_not(c: Context, x: Value) -> Value:
 @lowering("aten.reciprocal.default")
 def reciprocal(c: Context, x: Value) -> Value:
     x = c.convert(x, c.dtype)
-    return c.op("div", c.fill(1, like=x), x)
+    return c.op("div", 1, x)
 
 
 @lowering("aten.square.default")
@@ -250,7 +250,7 @@ def power(c: Context, a: Scalar, b: Scalar) -> Value:
         if b == 1:
             return x
         if b == -1:
-            return c.op("div", c.fill(1, like=x), x)
+            return c.op("div", 1, x)
         if b == 0.5:
             return c.op("sqrt", x)
         if b == -0.5:
@@ -321,7 +321,7 @@ def copy_sign(c: Context, a: Scalar, b: Scalar) -> Value:
     """The size of a with the sign of b, also of a zero."""
     size, sign = together(c, c.dtype, a, b)
     bits = c.op("bitcast", sign, dtype=dtype(f"i{c.dtype.bits}"))
-    negative = c.compare("lt", bits, c.fill(0, like=bits))
+    negative = c.compare("lt", bits, 0)
     size = c.op("abs", size)
     return c.op("select", negative, c.op("neg", size), size)
 
@@ -340,7 +340,7 @@ def has_sign(c: Context, x: Value) -> Value:
         return c.filled(False, "i1", type_of(x).shape)
     if type_of(x).dtype.is_float:
         x = c.op("bitcast", x, dtype=dtype(f"i{type_of(x).dtype.bits}"))
-    return c.compare("lt", x, c.fill(0, like=x))
+    return c.compare("lt", x, 0)
 
 
 @lowering("aten.nextafter.default")
@@ -369,19 +369,18 @@ def take_exponent(c: Context, x: Value) -> list[Value]:
     bits, fraction = (32, 23) if type_of(x).dtype.bits == 32 else (64, 52)
     whole, most = dtype(f"i{bits}"), (1 << (bits - 1 - fraction)) - 1
     scale = float(1 << (fraction + 1))
-    is_small = c.compare("lt", c.op("abs", x), c.fill(2.0 ** -((most >> 1) - 1), like=x))
-    wide = c.op("select", is_small, c.op("mul", x, c.fill(scale, like=x)), x)
+    is_small = c.compare("lt", c.op("abs", x), 2.0 ** -((most >> 1) - 1))
+    wide = c.op("select", is_small, c.op("mul", x, scale), x)
     word = c.op("bitcast", wide, dtype=whole)
-    exponent = c.op("shift_right_logical", word, c.fill(fraction, like=word))
-    exponent = c.op("and", exponent, c.fill(most, like=word))
-    kept = c.op("and", word, c.fill(~(most << fraction), like=word))
+    exponent = c.op("shift_right_logical", word, fraction)
+    exponent = c.op("and", exponent, most)
+    kept = c.op("and", word, ~(most << fraction))
     middle = (most >> 1) - 1
-    found = c.op("bitcast", c.op("or", kept, c.fill(middle << fraction, like=kept)),
-                 dtype=type_of(x).dtype)  # fmt: skip
+    found = c.op("bitcast", c.op("or", kept, middle << fraction), dtype=type_of(x).dtype)
     moved = c.op("select", is_small, c.fill(fraction + 1, like=word), c.fill(0, like=word))
-    power = c.op("sub", c.op("sub", exponent, c.fill(middle, like=word)), moved)
-    stays = c.op("or", c.compare("eq", x, c.fill(0, like=x)), c.op("not", c.op("is_finite", x)))
-    power = c.op("select", stays, c.fill(0, like=power), power)
+    power = c.op("sub", c.op("sub", exponent, middle), moved)
+    stays = c.op("or", c.compare("eq", x, 0), c.op("not", c.op("is_finite", x)))
+    power = c.op("select", stays, 0, power)
     return [c.convert(c.op("select", stays, x, found), half), c.convert(power, "i32")]
 
 
@@ -414,8 +413,8 @@ def greatest_divisor(c: Context, a: Value, b: Value) -> Value:
 def least_multiple(c: Context, a: Value, b: Value) -> Value:
     divisor = greatest_divisor(c, a, b)
     a, b = together(c, c.dtype, a, b)
-    none = c.compare("eq", divisor, c.fill(0, like=divisor))
-    found = c.op("mul", c.op("div", a, c.op("select", none, c.fill(1, like=a), divisor)), b)
+    none = c.compare("eq", divisor, 0)
+    found = c.op("mul", c.op("div", a, c.op("select", none, 1, divisor)), b)
     return c.op("abs", found) if c.dtype.kind == "i" else found
 
 
@@ -439,13 +438,13 @@ def load_exponent(c: Context, a: Value, b: Value) -> Value:
 @lowering("aten.log2.default")
 def log2(c: Context, x: Value) -> Value:
     x = c.op("log", _wide(c, x))
-    return c.op("div", x, c.fill(math.log(2), like=x))
+    return c.op("div", x, math.log(2))
 
 
 @lowering("aten.log10.default")
 def log10(c: Context, x: Value) -> Value:
     x = c.op("log", _wide(c, x))
-    return c.op("div", x, c.fill(math.log(10), like=x))
+    return c.op("div", x, math.log(10))
 
 
 def _wide(c: Context, x: Value) -> Value:

@@ -69,8 +69,8 @@ def flash_attention(
     found = attention(c, q, k, v, attn_mask, dropout_p, is_causal, scale=scale)
     scores = _scores(c, widen(c, q), widen(c, k), attn_mask, is_causal, scale)
     sums = log_sum_exp(c.declaring(type_of(scores)), scores, [type_of(scores).rank - 1])
-    empty = c.compare("eq", sums, c.fill(-math.inf, like=sums))
-    return [found, c.op("select", empty, c.fill(0, like=sums), sums)]
+    empty = c.compare("eq", sums, -math.inf)
+    return [found, c.op("select", empty, 0, sums)]
 
 
 def _repeated(c: Context, x: Value, q: Value) -> Value:
@@ -97,9 +97,9 @@ def _masked(c: Context, scores: Value, mask: Value | None, is_causal: bool) -> V
 def _without_empty_rows(c: Context, scores: Value, weights: Value) -> Value:
     """Rows that the mask leaves nothing of have no weights."""
     greatest = c.reduce(scores, [type_of(scores).rank - 1], "max", keep=True)
-    empty = c.compare("eq", greatest, c.fill(-math.inf, like=greatest))
+    empty = c.compare("eq", greatest, -math.inf)
     wide, weights = c.broadcast(empty, weights)
-    return c.op("select", wide, c.fill(0, like=weights), weights)
+    return c.op("select", wide, 0, weights)
 
 
 @lowering("aten._scaled_dot_product_attention_math.default")

@@ -85,9 +85,7 @@ def rms_norm(
     real, imaginary = (mean(c, part, axes) for part in square(c, x).parts)
     if eps is None:
         eps = 2.0**-52 if type_of(real).dtype.bits == 64 else 2.0**-23
-    roots = UNARY["rsqrt"](
-        Complex(c.builder), (c.op("add", real, c.fill(eps, like=real)), imaginary)
-    )
+    roots = UNARY["rsqrt"](Complex(c.builder), (c.op("add", real, eps), imaginary))
     whole = ComplexValue(*(c.broadcast_back(each, shape_of(x.real), axes) for each in roots))
     result = _binary("multiply")(c, x, whole)
     return result if weight is None else _binary("multiply")(c, result, weight)
@@ -206,7 +204,7 @@ def load_exponent(c: Context, a: Operand, b: Operand) -> ComplexValue:
 def log_sum_exp(c: Context, x: ComplexValue, dim: Any, keepdim: bool = False) -> ComplexValue:
     numbers, axes, shape = Complex(c.builder), c.axes(dim, x.real), shape_of(x.real)
     greatest = c.reduce(x.real, axes, "max")
-    middle = c.op("select", c.op("is_finite", greatest), greatest, c.fill(0, like=greatest))
+    middle = c.op("select", c.op("is_finite", greatest), greatest, 0)
     shifted = c.op("sub", x.real, c.broadcast_back(middle, shape, axes))
     powers = UNARY["exponential"](numbers, (shifted, x.imaginary))
     real, imaginary = (c.reduce(each, axes, "add") for each in powers)
@@ -218,8 +216,7 @@ def log_sum_exp(c: Context, x: ComplexValue, dim: Any, keepdim: bool = False) ->
 def _logarithm(base: float) -> Callable[..., ComplexValue]:
     def lower(c: Context, x: ComplexValue) -> ComplexValue:
         found = UNARY["log"](Complex(c.builder), x.parts)
-        return ComplexValue(*(c.op("div", each, c.fill(math.log(base), like=each))
-                              for each in found))  # fmt: skip
+        return ComplexValue(*(c.op("div", each, math.log(base)) for each in found))
 
     return lower
 
@@ -266,7 +263,7 @@ def distance_of_pairs(
     c: Context, a: Operand, b: Operand, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Any:
     less = _difference(c, a, b)
-    away = ComplexValue(c.op("add", less.real, c.fill(eps, like=less.real)), less.imaginary)
+    away = ComplexValue(c.op("add", less.real, eps), less.imaginary)
     return LOWERINGS["aten.linalg_vector_norm.default"](c, size(c, away), p, [-1], keepdim)
 
 
@@ -414,7 +411,7 @@ def angle_of_real(c: Context, x: Value) -> Value:
     """pi below zero; not a number stays that."""
     x = c.convert(x, c.dtype)
     zero = c.fill(0, like=x)
-    found = c.op("select", c.compare("lt", x, zero), c.fill(math.pi, like=x), zero)
+    found = c.op("select", c.compare("lt", x, zero), math.pi, zero)
     return c.op("select", c.op("is_nan", x), x, found)
 
 

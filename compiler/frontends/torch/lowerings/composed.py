@@ -162,7 +162,7 @@ def fraction(c: Context, x: Value) -> Value:
 def _factor(name: str, factor: float) -> None:
     def lower(c: Context, x: Value) -> Value:
         x = widen(c, c.convert(x, c.dtype))
-        return c.op("mul", x, c.fill(factor, like=x))
+        return c.op("mul", x, factor)
 
     _composed(name)(lower)
 
@@ -174,9 +174,9 @@ _factor("rad2deg", 180 / math.pi)
 @_composed("sinc")
 def sinc(c: Context, x: Value) -> Value:
     x = widen(c, c.convert(x, c.dtype))
-    zero = c.compare("eq", x, c.fill(0, like=x))
-    angle = c.op("mul", x, c.fill(math.pi, like=x))
-    safe = c.op("select", zero, c.fill(1, like=x), angle)
+    zero = c.compare("eq", x, 0)
+    angle = c.op("mul", x, math.pi)
+    safe = c.op("select", zero, 1, angle)
     return c.op("select", zero, c.fill(1, like=x), c.op("div", c.op("sin", angle), safe))
 
 
@@ -214,8 +214,8 @@ def product_with_log1p(c: Context, a: Scalar, b: Scalar) -> Value:
 @_composed("special_ndtr")
 def normal_distribution(c: Context, x: Value) -> Value:
     x = widen(c, c.convert(x, c.dtype))
-    below = c.op("mul", x, c.fill(-math.sqrt(0.5), like=x))
-    return c.op("mul", LOWERINGS["aten.erfc.default"](c, below), c.fill(0.5, like=x))
+    below = c.op("mul", x, -math.sqrt(0.5))
+    return c.op("mul", LOWERINGS["aten.erfc.default"](c, below), 0.5)
 
 
 @_composed("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
@@ -234,16 +234,16 @@ def numbers_only(
     most = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f32": 3.4028234663852886e38}
     end = most.get(element.name, 1.7976931348623157e308)
     for number, given, usual in ((math.inf, posinf, end), (-math.inf, neginf, -end)):
-        is_end = c.compare("eq", x, c.fill(number, like=x))
-        x = c.op("select", is_end, c.fill(usual if given is None else given, like=x), x)
-    return c.op("select", c.op("is_nan", x), c.fill(nan or 0.0, like=x), x)
+        is_end = c.compare("eq", x, number)
+        x = c.op("select", is_end, usual if given is None else given, x)
+    return c.op("select", c.op("is_nan", x), nan or 0.0, x)
 
 
 def _infinite(name: str, sign: int) -> None:
     def lower(c: Context, x: Value) -> Value:
         if not type_of(x).dtype.is_float:
             return c.filled(False, "i1", shape_of(x))
-        return c.compare("eq", x, c.fill(sign * math.inf, like=x))
+        return c.compare("eq", x, sign * math.inf)
 
     _composed(name)(lower)
 
@@ -261,8 +261,8 @@ def close(
     same = c.compare("eq", *together(c, element, a, b))
     a, b = together(c, wide, a, b)
     away = c.op("abs", c.op("sub", a, b))
-    part = c.op("abs", c.op("mul", b, c.fill(rtol, like=b)))
-    near = c.compare("le", away, c.op("add", c.fill(atol, like=b), part))
+    part = c.op("abs", c.op("mul", b, rtol))
+    near = c.compare("le", away, c.op("add", atol, part))
     found = c.op("or", same, c.op("and", near, c.op("is_finite", away)))
     if equal_nan:
         found = c.op("or", found, c.op("and", c.op("is_nan", a), c.op("is_nan", b)))
@@ -322,7 +322,7 @@ def embed_diagonal(c: Context, x: Value, offset: int = 0, dim1: int = -2, dim2: 
     *batch, length = shape_of(x)
     size = length + abs(offset)
     at = c.op("iota", dtype=_I64, shape=(length,), axis=0)
-    row, column = (c.op("add", at, c.fill(max(sign * offset, 0), like=at)) for sign in (-1, 1))
+    row, column = (c.op("add", at, max(sign * offset, 0)) for sign in (-1, 1))
     place = c.op("add", c.op("mul", row, c.filled(size, _I64, (length,))), column)
     wide = (*batch, length)
     place = c.op("broadcast", place, shape=wide, dimensions=(len(batch),))
@@ -368,7 +368,7 @@ def mean_of_numbers(
 ) -> Value:
     x = widen(c, c.convert(x, c.dtype))
     none, axes = c.op("is_nan", x), c.axes(dim, x)
-    total = c.reduce(c.op("select", none, c.fill(0, like=x), x), axes, "add", keepdim)
+    total = c.reduce(c.op("select", none, 0, x), axes, "add", keepdim)
     count = c.reduce(c.convert(c.op("not", none), type_of(x).dtype), axes, "add", keepdim)
     return c.op("div", total, count)
 
@@ -378,7 +378,7 @@ def distance(
     c: Context, a: Value, b: Value, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Value:
     a, b = (widen(c, each) for each in together(c, c.dtype, a, b))
-    away = c.op("add", c.op("sub", a, b), c.fill(eps, like=a))
+    away = c.op("add", c.op("sub", a, b), eps)
     found: Value = LOWERINGS["aten.linalg_vector_norm.default"](c, away, p, [-1], keepdim)
     return found
 
@@ -468,10 +468,10 @@ def add_outer(c: Context, x: Value, a: Value, b: Value, *, beta: Any = 1, alpha:
     rows, columns, total = together(c, element, rows, b, x)
     found = c.op("mul", rows, columns)
     if alpha != 1:
-        found = c.op("mul", found, c.fill(alpha, like=found))
+        found = c.op("mul", found, alpha)
     if beta == 0:
         return found
-    return c.op("add", found, total if beta == 1 else c.op("mul", total, c.fill(beta, like=total)))
+    return c.op("add", found, total if beta == 1 else c.op("mul", total, beta))
 
 
 @_composed("kron")

@@ -51,11 +51,11 @@ def add_product(
     if type_of(product).rank > len(c.shape):
         product = c.reduce(product, [0], "add")
     if alpha != 1:
-        product = c.op("mul", product, c.fill(alpha, like=product))
+        product = c.op("mul", product, alpha)
     if beta == 0:
         return product
     if beta != 1:
-        x = c.op("mul", x, c.fill(beta, like=x))
+        x = c.op("mul", x, beta)
     return c.op("add", *c.broadcast(product, x))
 
 

@@ -55,8 +55,8 @@ def _middle(c: Context, x: Value, axis: int, skips: bool) -> Value:
     if not skips:
         whole = c.compare("eq", count, c.filled(size, _I64, kept))
         return c.op("select", whole, half, count)
-    last = c.op("max", c.op("sub", count, c.fill(1, like=count)), c.fill(0, like=count))
-    return c.op("shift_right_arithmetic", last, c.fill(1, like=last))
+    last = c.op("max", c.op("sub", count, 1), 0)
+    return c.op("shift_right_arithmetic", last, 1)
 
 
 def _of_all(c: Context, x: Value, skips: bool) -> Value:
@@ -76,7 +76,7 @@ def mode(c: Context, x: Value, dim: int = -1, keepdim: bool = False) -> list[Val
     axis, shape = c.axis(dim, x), shape_of(x)
     rising, places = sort_with_places(c, x, axis, False)
     at = c.op("iota", dtype=_I64, shape=shape, axis=axis)
-    first = c.op("select", _begins(c, rising, axis), at, c.fill(0, like=at))
+    first = c.op("select", _begins(c, rising, axis), at, 0)
     first = c.op("cumulative", first, axis=axis, kind="max", exclusive=False, reverse=False)
     best = c.op("arg_max", c.op("sub", at, first), axis=axis, dtype=_I64, last=False)
     best = c.keep_axes(best, shape, [axis])
@@ -92,7 +92,7 @@ def _begins(c: Context, x: Value, axis: int) -> Value:
     filling = c.full(0, type_of(x).dtype, ())
     before = c.agree(c.op("pad", x, filling, low=tuple(low), high=tuple(high)), shape)
     at = c.op("iota", dtype=_I64, shape=shape, axis=axis)
-    return c.op("or", c.compare("ne", x, before), c.compare("eq", at, c.fill(0, like=at)))
+    return c.op("or", c.compare("ne", x, before), c.compare("eq", at, 0))
 
 
 # ---- distinct elements
@@ -158,7 +158,7 @@ def _starts(c: Context, begins: Value) -> tuple[Value, Value]:
     places = c.op("nonzero", begins, symbols=(next(c.fresh_names()),))
     sums = c.op("cumulative", c.convert(begins, _I64), axis=0, kind="add", exclusive=False,
                 reverse=False)  # fmt: skip
-    return c.reshape(places, shape_of(places)[1:]), c.op("sub", sums, c.fill(1, like=sums))
+    return c.reshape(places, shape_of(places)[1:]), c.op("sub", sums, 1)
 
 
 def _found(c: Context, values: Value, numbers: Value, starts: Value) -> list[Value]:
@@ -185,7 +185,7 @@ def count_of_each(
     """How often 0, 1, ... occur, or the sums of their weights."""
     numbers = c.convert(x, _I64)
     greatest = c.reduce(numbers, [0], "max")
-    length = c.op("add", greatest, c.fill(1, like=greatest))
+    length = c.op("add", greatest, 1)
     size = _measured(c, c.op("max", length, c.size(minlength)))
     added = c.convert(weights, c.dtype) if weights is not None else c.full(1, c.dtype, shape_of(x))
     return scatter_elements(c, c.filled(0, c.dtype, (size,)), 0, numbers, added, "add")
@@ -221,15 +221,15 @@ def first_places(c: Context, x: Value, *, size: Dim, fill_value: int = -1) -> Va
     kept = c.flat(c.convert(x, "i1"))
     flags = c.convert(kept, _I64)
     before = c.op("cumulative", flags, axis=0, kind="add", exclusive=True, reverse=False)
-    target = c.op("select", kept, before, c.fill(-1, like=before))
+    target = c.op("select", kept, before, -1)
     at = c.op("iota", dtype=_I64, shape=shape_of(kept), axis=0)
     found = _scatter_rows(c, c.filled(-1, _I64, (size,)), target, at, "set")
-    is_none = c.compare("lt", found, c.fill(0, like=found))
+    is_none = c.compare("lt", found, 0)
     columns = []
     for axis, dim in enumerate(shape):
         step = c.filled(dims.product(shape[axis + 1 :]), _I64, (size,))
         place = c.op("rem", c.op("div", found, step), c.filled(dim, _I64, (size,)))
-        place = c.op("select", is_none, c.fill(fill_value, like=place), place)
+        place = c.op("select", is_none, fill_value, place)
         columns.append(c.reshape(place, (size, 1)))
     return c.op("concatenate", *columns, axis=1)
 
@@ -316,7 +316,7 @@ def _rows_of_segments(c: Context, first: Value, ends: Value, count: Dim) -> Valu
     step = c.broadcast_to(c.size(count + 1), (batch, size))
     line = c.op("iota", dtype=_I64, shape=(batch, size), axis=0)
     inside = c.op("min", ends, c.broadcast_to(c.size(count), (batch, size)))
-    inside = c.op("max", inside, c.fill(0, like=inside))
+    inside = c.op("max", inside, 0)
     at = c.op("add", inside, c.op("mul", line, step))
     passed = c.full(0, _I64, (batch * (count + 1),))
     at = c.reshape(at, (batch * size,))
@@ -356,7 +356,7 @@ def reduce_segments(
             sums = c.reduce(given, [1], "add")
             wanted = c.broadcast_to(c.size(count), shape_of(sums))
             _check_none(c, c.compare("ne", sums, wanted), "sums of lengths that are not the axis")
-            _check_none(c, c.compare("lt", given, c.fill(0, like=given)), "lengths below 0")
+            _check_none(c, c.compare("lt", given, 0), "lengths below 0")
     else:
         first, ends = (c.sliced(given, 1, at, size - 1 + at) for at in (0, 1))
         size = size - 1
@@ -374,7 +374,7 @@ def reduce_segments(
             c.reshape(c.op("sub", ends, first), (batch * size,)), type_of(wide).dtype
         )
         number = c.op("broadcast", number, shape=shape_of(found), dimensions=(0,))
-        is_empty = c.compare("eq", number, c.fill(0, like=number))
+        is_empty = c.compare("eq", number, 0)
         none = c.fill(math.nan if initial is None else initial, like=found)
         found = c.op("select", is_empty, none, c.op("div", found, number))
     return narrow(c, c.reshape(found, c.shape), x)

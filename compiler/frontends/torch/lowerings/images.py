@@ -71,9 +71,7 @@ def _blocks(c: Context, x: Value, axis: int, taps: int, apart: int, step: int) -
     starts, inner = (
         c.op("iota", dtype=dtype("i64"), shape=(count, taps), axis=each) for each in (0, 1)
     )
-    scaled = (
-        c.op("mul", each, c.fill(by, like=each)) for each, by in ((starts, step), (inner, apart))
-    )
+    scaled = (c.op("mul", each, by) for each, by in ((starts, step), (inner, apart)))
     return c.op("take", x, c.op("add", *scaled), axis=axis, mode="check")
 
 

@@ -55,7 +55,7 @@ def take_along(c: Context, x: Value, indices: Value, dim: int | None = None) -> 
         return gather(c, c.flat(x), 0, c.flat(indices))
     axis = c.axis(dim, x)
     size = c.filled(shape_of(x)[axis], _I64, shape_of(indices))
-    is_back = c.compare("lt", indices, c.fill(0, like=indices))
+    is_back = c.compare("lt", indices, 0)
     indices = c.op("select", is_back, c.op("add", indices, size), indices)
     batch = c.common_shape(
         *([1 if at == axis else n for at, n in enumerate(shape_of(each))] for each in (x, indices))
@@ -130,14 +130,14 @@ def scatter_reduce(
     ones = c.full(1, type_of(x).dtype, shape_of(source))
     if not include_self:
         hit = _scattered(c, c.fill(0, like=x), axis, indices, ones, "set")
-        touched = c.compare("ne", hit, c.fill(0, like=hit))
-        x = c.op("select", touched, c.fill(identity(kind, type_of(x).dtype), like=x), x)
+        touched = c.compare("ne", hit, 0)
+        x = c.op("select", touched, identity(kind, type_of(x).dtype), x)
     found = _scattered(c, x, axis, indices, source, kind)
     if reduce != "mean":
         return found
     start = c.fill(int(include_self), like=x)
     count = _scattered(c, start, axis, indices, ones, "add")
-    divisor = c.op("max", count, c.fill(1, like=count))
+    divisor = c.op("max", count, 1)
     if type_of(x).dtype.is_float:
         return c.op("div", found, divisor)
     return floor_divide(c, found, divisor)
@@ -183,7 +183,7 @@ def index_add(
     c: Context, x: Value, axis: int, indices: Value, source: Value, *, alpha: Any = 1
 ) -> Value:
     if alpha != 1:
-        source = c.op("mul", source, c.fill(alpha, like=source))
+        source = c.op("mul", source, alpha)
     return _row_scattered(c, x, axis, indices, source, "add")
 
 
@@ -244,7 +244,7 @@ def _written(
     if step != 1:
         count = shape_of(part)[axis]
         places = c.op("iota", dtype=_I64, shape=(count,), axis=0)
-        places = c.op("mul", places, c.fill(step, like=places))
+        places = c.op("mul", places, step)
         places = c.op("add", places, c.filled(start, "i64", (count,)))
         return _row_scattered(c, x, axis, places, part, "set")
     zero = c.size(0)
@@ -342,8 +342,8 @@ def diagonal(c: Context, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
     shape = shape_of(x)
     length = c.shape[-1]
     places = c.op("iota", dtype=_I64, shape=(length,), axis=0)
-    row = c.op("add", places, c.fill(max(-offset, 0), like=places))
-    column = c.op("add", places, c.fill(max(offset, 0), like=places))
+    row = c.op("add", places, max(-offset, 0))
+    column = c.op("add", places, max(offset, 0))
     flat = c.op("add", c.op("mul", row, c.filled(shape[b], _I64, (length,))), column)
     moved = c.transpose(x, [*rest, a, b])
     joined = c.reshape(moved, (*(shape[axis] for axis in rest), shape[a] * shape[b]))
@@ -384,7 +384,7 @@ def histogram(c: Context, x: Value, bins: int = 100, min: float = 0, max: float 
     low, high = (c.broadcast_to(each, shape_of(x)) for each in (low, high))
     inside = c.op("and", c.compare("ge", x, low), c.compare("le", x, high))
     place = c.op("div", c.op("sub", x, low), c.op("sub", high, low))
-    place = c.op("mul", place, c.fill(bins, like=place))
+    place = c.op("mul", place, bins)
     place = c.op("min", c.convert(c.op("floor", place), _I64), c.full(bins - 1, _I64, shape_of(x)))
     place = c.op("select", inside, place, c.full(bins, _I64, shape_of(x)))
     counts = c.full(0, c.dtype, (bins + 1,))

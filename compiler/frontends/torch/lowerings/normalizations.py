@@ -43,7 +43,7 @@ def safe_softmax(c: Context, x: Value, dim: int, dtype: DType | None = None) -> 
         x = view.operands[0]
     if defined_by(x, "dot_general") is not None:  # without a mask
         return found
-    return c.op("select", c.op("is_nan", found), c.fill(0, like=found), found)
+    return c.op("select", c.op("is_nan", found), 0, found)
 
 
 @lowering("aten.log_softmax.int", "aten.special_log_softmax.int")
@@ -62,7 +62,7 @@ def log_sum_exp(c: Context, x: Value, dim: Any, keepdim: bool = False) -> Value:
     wide = widen(c, c.convert(x, c.dtype))
     axes = c.axes(dim, x)
     greatest = c.reduce(wide, axes, "max")
-    middle = c.op("select", c.op("is_finite", greatest), greatest, c.fill(0, like=greatest))
+    middle = c.op("select", c.op("is_finite", greatest), greatest, 0)
     shifted = c.op("sub", wide, c.broadcast_back(middle, shape_of(x), axes))
     total = c.reduce(c.op("exp", shifted), axes, "add")
     result = c.op("add", c.op("log", total), middle)
@@ -233,14 +233,14 @@ def vector_norm(
     if power in (float("inf"), float("-inf")):
         return c.reduce(wide, axes, "max" if power > 0 else "min", keepdim)
     if power == 0:
-        counted = c.compare("ne", wide, c.fill(0, like=wide))
+        counted = c.compare("ne", wide, 0)
         return c.reduce(c.convert(counted, type_of(wide).dtype), axes, "add", keepdim)
     if power == 2:
         return c.op("sqrt", c.reduce(c.op("mul", wide, wide), axes, "add", keepdim))
     if power == 1:
         return c.reduce(wide, axes, "add", keepdim)
-    total = c.reduce(c.op("pow", wide, c.fill(power, like=wide)), axes, "add", keepdim)
-    return c.op("pow", total, c.fill(1 / power, like=total))
+    total = c.reduce(c.op("pow", wide, power), axes, "add", keepdim)
+    return c.op("pow", total, 1 / power)
 
 
 @lowering("aten._weight_norm.default")

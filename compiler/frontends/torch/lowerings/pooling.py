@@ -153,7 +153,7 @@ def _starts(c: Context, sample: Value, own: Dim, size: int, count: int) -> Value
         c.convert(c.op("trunc", c.op("mul", each, step)), _I64)
         for each in (wide, c.op("add", c.convert(index, type_of(sample).dtype), wide))
     )
-    is_last = c.compare("eq", index, c.fill(count - 1, like=index))
+    is_last = c.compare("eq", index, count - 1)
     return c.op("select", is_last, last, c.op("sub", moved, first))
 
 
@@ -190,7 +190,7 @@ def _average_pool(
     extra = any(high != low for low, high in pads)
     padded = any(pad != 0 for pad in given)
     if divisor_override is not None:
-        return narrow(c, c.op("div", total, c.fill(divisor_override, like=total)), x)
+        return narrow(c, c.op("div", total, divisor_override), x)
     if not extra and (count_include_pad or not padded):
         size = c.size(dims.product(sizes), element)
         return narrow(c, c.op("div", total, c.broadcast_to(size, shape_of(total))), x)

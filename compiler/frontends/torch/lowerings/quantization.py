@@ -164,8 +164,7 @@ def choose_symmetric(
 def choose_for_lines(c: Context, x: Value, element: DType) -> list[Value]:
     axis = [type_of(x).rank - 1]
     greatest = c.reduce(c.op("abs", widen(c, x)), axis, "max", keep=True)
-    scale = c.op("div", c.op("max", greatest, c.fill(1e-5, like=greatest)),
-                 c.fill(127, like=greatest))  # fmt: skip
+    scale = c.op("div", c.op("max", greatest, 1e-5), 127)
     return [scale, c.fill(0, like=scale)]
 
 
@@ -182,9 +181,9 @@ def choose_asymmetric_for_lines(c: Context, x: Value, element: DType) -> list[Va
         return c.op(name, c.fill(number, like=value), value)
 
     errors = c.op("add", of(low, "add", first), of(high, "add", last))
-    is_low = c.compare("gt", errors, c.fill(0, like=errors))
+    is_low = c.compare("gt", errors, 0)
     zero = c.op("select", is_low, of(low, "sub", first), of(high, "sub", last))
-    zero = c.op("clamp", c.fill(low, like=zero), zero, c.fill(high, like=zero))
+    zero = c.op("clamp", low, zero, high)
     return [scale, c.convert(c.op("round_even", zero), element)]
 
 
@@ -196,8 +195,8 @@ def _ends(c: Context, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
 
 
 def _scale(c: Context, width: Value, count: float, epsilon: float) -> Value:
-    found = c.op("div", width, c.fill(count, like=width))
-    return c.op("max", found, c.fill(epsilon, like=found))
+    found = c.op("div", width, count)
+    return c.op("max", found, epsilon)
 
 
 def _asymmetric(
@@ -206,8 +205,8 @@ def _asymmetric(
     """The zero point passes the dtype of the codes, among which it is."""
     scale = _scale(c, c.op("sub", greatest, least), high - low, epsilon)
     steps = c.op("round_even", c.op("div", least, scale))
-    zero = c.op("sub", c.fill(low, like=steps), steps)
-    zero = c.op("clamp", c.fill(low, like=zero), zero, c.fill(high, like=zero))
+    zero = c.op("sub", low, steps)
+    zero = c.op("clamp", low, zero, high)
     return _declared(c, scale, c.convert(zero, element))
 
 

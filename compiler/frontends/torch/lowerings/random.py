@@ -61,7 +61,7 @@ def _waited(c: Context, like: Value) -> Value:
 @lowering("aten.exponential.default")
 def exponential(c: Context, x: Value, rate: float = 1.0, **__: Any) -> Value:
     drawn = _waited(c, x)
-    return c.convert(c.op("div", drawn, c.fill(rate, like=drawn)), c.dtype)
+    return c.convert(c.op("div", drawn, rate), c.dtype)
 
 
 @lowering("aten.geometric.default")
@@ -70,16 +70,16 @@ def geometric(c: Context, x: Value, p: float, **__: Any) -> Value:
     drawn = _waited(c, x)
     if p >= 1:
         return c.filled(1, c.dtype, c.shape)
-    count = c.op("ceil", c.op("div", drawn, c.fill(-math.log1p(-p), like=drawn)))
-    return c.convert(c.op("max", count, c.fill(1, like=count)), c.dtype)
+    count = c.op("ceil", c.op("div", drawn, -math.log1p(-p)))
+    return c.convert(c.op("max", count, 1), c.dtype)
 
 
 @lowering("aten.cauchy.default")
 def cauchy(c: Context, x: Value, median: float = 0.0, sigma: float = 1.0, **__: Any) -> Value:
     drawn = _fraction(c, x)
-    angle = c.op("mul", c.op("sub", drawn, c.fill(0.5, like=drawn)), c.fill(math.pi, like=drawn))
-    scaled = c.op("mul", c.op("tan", angle), c.fill(sigma, like=drawn))
-    return c.convert(c.op("add", scaled, c.fill(median, like=drawn)), c.dtype)
+    angle = c.op("mul", c.op("sub", drawn, 0.5), math.pi)
+    scaled = c.op("mul", c.op("tan", angle), sigma)
+    return c.convert(c.op("add", scaled, median), c.dtype)
 
 
 @lowering("aten.log_normal.default")
@@ -185,8 +185,8 @@ def poisson(c: Context, rates: Value, *_: Any) -> Value:
 def binomial(c: Context, trials: Value, chances: Value, *_: Any) -> Value:
     """How many of the trials succeed, each by this chance. Of likely ones the failures count."""
     trials, chances = c.broadcast(trials, chances)
-    is_likely = c.compare("gt", chances, c.fill(0.5, like=chances))
-    rare = c.op("select", is_likely, c.op("sub", c.fill(1, like=chances), chances), chances)
+    is_likely = c.compare("gt", chances, 0.5)
+    rare = c.op("select", is_likely, c.op("sub", 1, chances), chances)
 
     def first(trials: Array, chance: Array) -> Array:
         return trials * (-chance).each("log1p")

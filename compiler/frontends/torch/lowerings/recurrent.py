@@ -47,7 +47,7 @@ def _tanh_cell(c: Context, x: Value, h: Value, state: Sequence[Value]) -> list[V
 
 def _relu_cell(c: Context, x: Value, h: Value, state: Sequence[Value]) -> list[Value]:
     both = c.op("add", x, h)
-    return [c.op("max", both, c.fill(0, like=both))]
+    return [c.op("max", both, 0)]
 
 
 def _register(name: str, cell: Cell) -> None:

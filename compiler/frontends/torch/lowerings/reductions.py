@@ -113,7 +113,7 @@ def _variance(
         divisor = c.size(dims.maximum(count - correction, 0), element)
     elif isinstance(correction, float):
         left = c.op("sub", c.size(count, element), c.scalar(correction, element))
-        divisor = c.op("max", left, c.fill(0, like=left))
+        divisor = c.op("max", left, 0)
     else:
         raise UnsupportedNode("its correction depends on data, which is not supported")
     result = c.op("div", squares, c.broadcast_to(divisor, shape_of(squares)))
@@ -249,7 +249,7 @@ def cosine_similarity(c: Context, a: Value, b: Value, dim: int = 1, eps: float =
 
     def length(x: Value) -> Value:
         found = c.op("sqrt", c.reduce(c.op("mul", x, x), axes, "add"))
-        return c.op("max", found, c.fill(eps, like=found))
+        return c.op("max", found, eps)
 
     dot = c.reduce(c.op("mul", left, right), axes, "add")
     return narrow(c, c.op("div", dot, c.op("mul", length(left), length(right))), a)

@@ -42,18 +42,18 @@ def embedding_bag(
         spread = c.op("broadcast", factor, shape=shape_of(rows), dimensions=(0,))
         rows = c.op("mul", rows, spread)
     if padding_idx is not None and padding_idx >= 0:  # its rows go to a bag that does not exist
-        is_padding = c.compare("eq", indices, c.fill(padding_idx, like=indices))
-        bag = c.op("select", is_padding, c.fill(-1, like=bag), bag)
+        is_padding = c.compare("eq", indices, padding_idx)
+        bag = c.op("select", is_padding, -1, bag)
     ones = c.full(1, type_of(rows).dtype, (count,))
     sizes = _summed(c, ones, bag, (bags,), "add", 0)
     kind, start = ("max", -math.inf) if mode == _GREATEST else ("add", 0)
     found = _summed(c, rows, bag, (bags, width), kind, start)
     spread = c.op("broadcast", sizes, shape=(bags, width), dimensions=(0,))
     if mode == _GREATEST:
-        empty = c.compare("eq", spread, c.fill(0, like=spread))
-        found = c.op("select", empty, c.fill(0, like=found), found)
+        empty = c.compare("eq", spread, 0)
+        found = c.op("select", empty, 0, found)
     elif mode == _MEAN:
-        found = c.op("div", found, c.op("max", spread, c.fill(1, like=spread)))
+        found = c.op("div", found, c.op("max", spread, 1))
     return [narrow(c, found, weight), None, None, None]
 
 
@@ -63,7 +63,7 @@ def _bag_of_each(c: Context, offsets: Value, count: Dim) -> Value:
         c, c.full(1, _I64, shape_of(offsets)), c.convert(offsets, _I64), (count,), "add", 0
     )
     sums = c.op("cumulative", begins, axis=0, kind="add", exclusive=False, reverse=False)
-    return c.op("sub", sums, c.fill(1, like=sums))
+    return c.op("sub", sums, 1)
 
 
 def _summed(
@@ -92,7 +92,7 @@ def masked_scatter(c: Context, x: Value, mask: Value, source: Value) -> Value:
     flat = c.reshape(chosen, (dims.product(shape),))
     sums = c.op("cumulative", c.convert(flat, _I64), axis=0, kind="add", exclusive=True,
                 reverse=False)  # fmt: skip
-    places = c.op("select", flat, sums, c.fill(0, like=sums))
+    places = c.op("select", flat, sums, 0)
     values = c.convert(c.flat(source), type_of(x).dtype)
     if shape_of(values) == (0,):
         return wide
@@ -158,7 +158,7 @@ def _distances(c: Context, difference: Value, p: float) -> Value:
     axis = [type_of(difference).rank - 1]
     size = c.op("abs", difference)
     if p == 0:
-        differs = c.compare("ne", size, c.fill(0, like=size))
+        differs = c.compare("ne", size, 0)
         return c.reduce(c.convert(differs, type_of(size).dtype), axis, "add")
     if p == 1:
         return c.reduce(size, axis, "add")
@@ -166,8 +166,8 @@ def _distances(c: Context, difference: Value, p: float) -> Value:
         return c.reduce(size, axis, "max" if p > 0 else "min")
     if p == 2:
         return c.op("sqrt", c.reduce(c.op("mul", size, size), axis, "add"))
-    total = c.reduce(c.op("pow", size, c.fill(p, like=size)), axis, "add")
-    return c.op("pow", total, c.fill(1 / p, like=total))
+    total = c.reduce(c.op("pow", size, p), axis, "add")
+    return c.op("pow", total, 1 / p)
 
 
 @lowering("aten.embedding_renorm.default")
@@ -181,8 +181,8 @@ def shorten_rows(
     length = _distances(c, widen(c, weight), norm_type)
     limit = c.fill(max_norm, like=length)
     is_long = c.op("and", c.convert(reads, "i1"), c.compare("gt", length, limit))
-    ratio = c.op("div", limit, c.op("add", length, c.fill(1e-7, like=length)))
-    ratio = c.op("select", is_long, ratio, c.fill(1, like=ratio))
+    ratio = c.op("div", limit, c.op("add", length, 1e-7))
+    ratio = c.op("select", is_long, ratio, 1)
     spread = c.op("broadcast", ratio, shape=shape_of(weight), dimensions=(0,))
     return narrow(c, c.op("mul", widen(c, weight), spread), weight)
 

@@ -315,7 +315,7 @@ def unfold(c: Context, x: Value, axis: int, size: int, step: int) -> Value:
     count = c.shape[axis]
     starts = c.op("iota", dtype=c.size(0).dtype, shape=(count, size), axis=0)
     inner = c.op("iota", dtype=c.size(0).dtype, shape=(count, size), axis=1)
-    places = c.op("add", c.op("mul", starts, c.fill(step, like=starts)), inner)
+    places = c.op("add", c.op("mul", starts, step), inner)
     taken = c.op("take", x, places, axis=axis, mode="check")
     rank = type_of(x).rank
     order = [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1]

@@ -29,8 +29,8 @@ def _window(name: str, usual: Sequence[float]) -> None:
         turn = c.op("div", c.convert(places, wide), c.filled(period, wide, c.shape))
         found = c.fill(factors[0] if length != 1 else 1, like=turn)
         for count, factor in enumerate(factors[1:] if length != 1 else (), 1):
-            angle = c.op("mul", turn, c.fill(2 * math.pi * count, like=turn))
-            wave = c.op("mul", c.op("cos", angle), c.fill((-1) ** count * factor, like=turn))
+            angle = c.op("mul", turn, 2 * math.pi * count)
+            wave = c.op("mul", c.op("cos", angle), (-1) ** count * factor)
             found = c.op("add", found, wave)
         return c.convert(found, c.dtype)
 
@@ -77,7 +77,7 @@ def _spectra(
     turned = [c.transpose(each, order) for each in found]
     if normalized:
         factor = 1 / math.sqrt(points)
-        turned = [c.op("mul", each, c.fill(factor, like=each)) for each in turned]
+        turned = [c.op("mul", each, factor) for each in turned]
     return ComplexValue(*turned)
 
 

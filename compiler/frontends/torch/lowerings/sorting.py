@@ -80,7 +80,7 @@ def _greatest_so_far(kind: str) -> Callable[..., list[Value]]:
         if type_of(x).dtype.is_float:
             is_best = c.op("or", is_best, c.op("is_nan", x))
         places = c.op("iota", dtype=_I64, shape=shape_of(x), axis=axis)
-        places = c.op("select", is_best, places, c.fill(0, like=places))
+        places = c.op("select", is_best, places, 0)
         return [c.convert(best, type_of(x).dtype), c.op("cumulative", places, kind="max", **known)]
 
     return lower

@@ -51,7 +51,7 @@ def normalizer(node: Node) -> Value:
     else:
         norm = node.op("sqrt", node.reduce(node.op("mul", x, x), axes, "add"))
     is_zero = node.compare("eq", norm, 0)
-    norm = node.op("select", is_zero, node.fill(1, like=norm), norm)
+    norm = node.op("select", is_zero, 1, norm)
     return node.op("div", x, node.broadcast_back(norm, shape, axes))
 
 

@@ -73,7 +73,7 @@ def _between(
     if node.strings(0) is not None:
         place, is_known = _place_among(node, texts)
         found = node.op("take", node.literal(known), place, axis=0, mode="clamp")
-        return node.op("select", is_known, found, node.fill(default, like=found))
+        return node.op("select", is_known, found, default)
     place, is_known = _place_among(node, known)
     return _texts_or(node, texts, place, is_known, node.text("default_string", "_Unused"))
 

@@ -56,24 +56,24 @@ def _softmax_zero(node: Node, scores: Value) -> Value:
     """A softmax in which a score of 0 stays about 0 and has no share in the sum."""
     shape = shape_of(scores)
     top = node.broadcast_back(node.reduce(scores, [1], "max"), shape, [1])
-    is_zero = node.compare("le", node.op("abs", scores), node.fill(_TINY, like=scores))
+    is_zero = node.compare("le", node.op("abs", scores), _TINY)
     shares = node.op("exp", node.op("sub", scores, top))
     rest = node.op("mul", scores, node.op("exp", node.op("neg", top)))
     shares = node.op("select", is_zero, rest, shares)
-    counted = node.op("select", is_zero, node.fill(0, like=scores), shares)
+    counted = node.op("select", is_zero, 0, shares)
     total = node.broadcast_back(node.reduce(counted, [1], "add"), shape, [1])
     return node.op("div", shares, total)
 
 
 def _probit(node: Node, p: Value) -> Value:
     """The inverse of the normal distribution, by Winitzki's formula for that of erf."""
-    x = node.op("sub", node.op("mul", p, 2), node.fill(1, like=p))
+    x = node.op("sub", node.op("mul", p, 2), 1)
     one = node.fill(1, like=x)
     log = node.op("log", node.op("mul", node.op("sub", one, x), node.op("add", one, x)))
-    half = node.op("mul", log, node.fill(0.5, like=x))
-    v = node.op("add", half, node.fill(2 / (math.pi * 0.147), like=x))
-    square = node.op("sub", node.op("mul", v, v), node.op("mul", log, node.fill(1 / 0.147, like=x)))
+    half = node.op("mul", log, 0.5)
+    v = node.op("add", half, 2 / (math.pi * 0.147))
+    square = node.op("sub", node.op("mul", v, v), node.op("mul", log, 1 / 0.147))
     size = node.op("sqrt", node.op("sub", node.op("sqrt", square), v))
     negative = node.compare("lt", x, 0)
     signed = node.op("select", negative, node.op("neg", size), size)
-    return node.op("mul", signed, node.fill(math.sqrt(2), like=x))
+    return node.op("mul", signed, math.sqrt(2))

@@ -69,7 +69,7 @@ def _aggregate(node: Node, walked: Walked, leaves: Leaves, count: int, kind: str
     if kind == "SUM":
         return total
     is_none = node.compare("eq", total, none)
-    return node.op("select", is_none, node.fill(0, like=total), total)
+    return node.op("select", is_none, 0, total)
 
 
 def _total(node: Node, walked: Walked, leaves: Leaves, count: int, kind: str, none: float) -> Value:

@@ -222,7 +222,7 @@ def gather_block_quantized(node: Node) -> Value:
         "broadcast", is_there, shape=shape,
         dimensions=tuple(range(gathered, gathered + type_of(indices).rank)),
     )  # fmt: skip
-    result = node.op("select", there, result, node.fill(0, like=result))
+    result = node.op("select", there, result, 0)
     return narrow(node, result, node.input(2))
 
 

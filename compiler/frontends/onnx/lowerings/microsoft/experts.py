@@ -194,7 +194,7 @@ def _shares(node: Node, weights: Value | None) -> Value:
         weights = lower_as(node, "Softmax", [routed], {"axis": -1})
     is_chosen = _greatest(node, routed, k)
     weights = widen(node, weights)
-    shares = node.op("select", is_chosen, weights, node.fill(0, like=weights))
+    shares = node.op("select", is_chosen, weights, 0)
     if node.integer("normalize_routing_weights", 0):
         total = node.reduce(shares, [1], "add")
         total = add(node, total, node.fill(node.number("routing_epsilon", 0.0), like=total))

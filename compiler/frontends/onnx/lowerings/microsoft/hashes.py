@@ -34,7 +34,7 @@ def murmur_hash(node: Node) -> Value:
     made = node.op("xor", made, node.convert(lengths, "u32"))
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         moved = node.op("shift_right_logical", made, shift)
-        made = node.op("mul", node.op("xor", made, moved), node.fill(factor, like=made))
+        made = node.op("mul", node.op("xor", made, moved), factor)
     return made if node.integer("positive", 1) else node.op("bitcast", made, dtype=dtype("i32"))
 
 
@@ -68,6 +68,6 @@ def _mixed(node: Node, made: Value, word: Value, left: Value) -> Value:
     """The hash with one word more, which is whole if 4 bytes are left; 0 changes nothing."""
     word = _rotated(node, node.op("mul", word, 0xCC9E2D51), 15)
     made = node.op("xor", made, node.op("mul", word, 0x1B873593))
-    whole = node.op("mul", _rotated(node, made, 13), node.fill(5, like=made))
-    whole = node.op("add", whole, node.fill(0xE6546B64, like=made))
+    whole = node.op("mul", _rotated(node, made, 13), 5)
+    whole = node.op("add", whole, 0xE6546B64)
     return node.op("select", node.compare("ge", left, 4), whole, made)

@@ -115,7 +115,7 @@ def engram_gate(node: Node) -> tuple[Value, Value | None]:
     dot = node.reduce(node.op("mul", normal(key, 3), normal(query, 4)), [axis], "add", keep=True)
     scale = known_dim(shape_of(key)[axis]) ** -0.5
     dot = node.op("mul", dot, scale)
-    root = node.op("max", node.op("abs", dot), node.fill(1e-6, like=dot))
+    root = node.op("max", node.op("abs", dot), 1e-6)
     gate = node.op("logistic", node.op("mul", node.op("sign", dot), node.op("sqrt", root)))
     value = node.reshape(value, (*shape_of(value)[:-1], 1, shape_of(value)[-1]))
     gated = node.op("mul", *node.broadcast(gate, value))

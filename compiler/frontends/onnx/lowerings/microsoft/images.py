@@ -48,7 +48,7 @@ def _places(node: Node, boxes: Value, side: int, length: Dim, count: Dim) -> Val
     )
     last = node.broadcast_to(node.size(length - 1, "f32"), shape)
     if count == 1:
-        middle = node.op("mul", node.op("add", low, high), node.fill(0.5, like=low))
+        middle = node.op("mul", node.op("add", low, high), 0.5)
         return node.op("mul", middle, last)
     step = node.op("mul", node.op("sub", high, low), last)
     step = node.op("div", step, node.broadcast_to(node.size(count - 1, "f32"), shape))

@@ -39,7 +39,7 @@ def _buckets(node: Node, queries: Dim, keys: Dim, buckets: int) -> Value:
     if node.integer("is_bidirectional", 0):
         buckets //= 2
         later = node.compare("gt", ahead, zero)
-        first = node.op("select", later, node.fill(buckets, like=ahead), zero)
+        first = node.op("select", later, buckets, zero)
         distance = node.op("abs", ahead)
     else:
         first, distance = zero, node.op("max", node.op("neg", ahead), zero)

@@ -52,7 +52,7 @@ def captured(node: Node, spans: Spans, x: Value, wanted: Value, capacity: int) -
     rows = node.op("take", x, node.op("add", starts, place), axis=0, mode="clamp")
     is_there = node.compare("lt", place, node.op("min", most, counts))
     is_there = node.op("broadcast", is_there, shape=shape_of(rows), dimensions=(0, 1))
-    return node.op("select", is_there, rows, node.fill(0, like=rows))
+    return node.op("select", is_there, rows, 0)
 
 
 @lowering("VarlenCausalConvWithState", domain=MICROSOFT)
@@ -173,7 +173,7 @@ def _read(node: Node, cache: Value, table: Value, counts: Value) -> Value:
     )
     is_there = node.compare("lt", place, counts)
     is_there = node.op("broadcast", is_there, shape=shape_of(rows), dimensions=(0, 1))
-    rows = node.op("select", is_there, rows, node.fill(0, like=rows))
+    rows = node.op("select", is_there, rows, 0)
     return node.transpose(rows, (0, 2, 1, 3))
 
 

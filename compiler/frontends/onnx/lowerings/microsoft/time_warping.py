@@ -60,7 +60,7 @@ def _by_diagonal(node: Node, costs: Value) -> Value:
     found = node.gather_along(costs, column, 1, "clamp")
     first, last = node.fill(0, like=column), node.broadcast_to(node.size(columns, "i32"), shape)
     inside = node.op("and", node.compare("ge", column, first), node.compare("lt", column, last))
-    found = node.op("select", inside, found, node.fill(math.inf, like=found))
+    found = node.op("select", inside, found, math.inf)
     return node.transpose(found, (1, 0))
 
 
@@ -80,7 +80,7 @@ def _steps(node: Node, costs: Value) -> Value:
             is_least = [inner.compare("lt", value, each) for each in (other, column)]
             chosen = inner.op("and", *is_least)
             least = inner.op("select", chosen, value, least)
-            step = inner.op("select", chosen, inner.fill(number, like=step), step)
+            step = inner.op("select", chosen, number, step)
         cost = inner.op("take", skewed, index, axis=0, mode="clamp")
         reached = inner.op("add", least, cost)
         made = inner.op("concatenate", inner.sliced(border, -1, 0, 1), reached, axis=0)

@@ -45,7 +45,7 @@ def unfold(node: Node) -> Value:
     step = node.integer("step", 1)
     shape = (floordiv(shape_of(x)[axis] - size, step) + 1, size)
     places = [node.op("iota", dtype=dtype("i64"), shape=shape, axis=each) for each in (0, 1)]
-    starts = node.op("mul", places[0], node.fill(step, like=places[0]))
+    starts = node.op("mul", places[0], step)
     runs = node.op("take", x, node.op("add", starts, places[1]), axis=axis, mode="clamp")
     order = [place for place in range(rank + 1) if place != axis + 1]
     return node.transpose(runs, (*order, axis + 1))
@@ -83,8 +83,8 @@ def word_embedding(node: Node) -> Value:
     last = node.op("max", last, 0)
     axes = tuple(range(len(outer)))
     last = node.op("broadcast", last, shape=shape_of(made), dimensions=axes)
-    seen = node.op("select", node.compare("le", place, last), made, node.fill(-math.inf, like=made))
+    seen = node.op("select", node.compare("le", place, last), made, -math.inf)
     best = node.reduce(seen, [len(outer) + 1], "max")
     begins = node.reshape(node.sliced(is_used, -1, 0, 1), tuple(outer))
     begins = node.op("broadcast", begins, shape=shape_of(best), dimensions=axes)
-    return node.op("select", begins, best, node.fill(0, like=best))
+    return node.op("select", begins, best, 0)

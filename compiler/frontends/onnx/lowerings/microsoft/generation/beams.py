@@ -117,7 +117,7 @@ class Beams:
     ) -> tuple[Value, Value]:  # fmt: skip
         """The best of those that have ended and those of `rows` [batch, width] that count now."""
         batch, width, longest = shape_of(texts)
-        score = node.op("select", counts, score, node.fill(-math.inf, like=score))
+        score = node.op("select", counts, score, -math.inf)
         ended = self._request.filled(node, node.op("take", tokens, rows, axis=0, mode="clamp"))
         best, at = node.several(
             "top_k", node.op("concatenate", best, score, axis=1), k=width, axis=1, largest=True,

@@ -79,13 +79,13 @@ class Scores:
         is_end = node.compare("eq", token, self._request.eos)
         is_short = node.broadcast_to(node.compare("lt", length, self._least_length), shape)
         blocked = node.op("and", is_end, is_short)
-        return node.op("select", blocked, node.fill(LEAST, like=scores), scores)
+        return node.op("select", blocked, LEAST, scores)
 
 
 def _allowed(node: Node, scores: Value, mask: Value) -> Value:
     """The scores where the mask is not 0."""
     mask = node.broadcast_to(node.convert(mask, "i1"), shape_of(scores))
-    return node.op("select", mask, scores, node.fill(LEAST, like=scores))
+    return node.op("select", mask, scores, LEAST)
 
 
 class Nucleus:

@@ -61,7 +61,7 @@ def _search(request: Request, nucleus: Nucleus | None = None) -> Value:
         else:
             chosen = nucleus.drawn(node, logits, step or node.constant(0, "i64"))
         done = node.op("or", done, node.compare("eq", chosen, request.eos))
-        chosen = node.op("select", done, node.fill(request.pad, like=chosen), chosen)
+        chosen = node.op("select", done, request.pad, chosen)
         return appended(node, tokens, chosen), done
 
     def take_step(inner: Node, index: Value, running: Value, carried: Sequence[Structure]) -> Step:

@@ -1,41 +1,51 @@
 """Resize and Upsample: each axis is interpolated by itself, from neighbours along it.
 
-For an axis of known size the neighbours and their weights are computed here, in f64, and
-become constants; for one whose size or factor only the call knows, `resize_symbolic.py` makes
-ops that compute them. Elements that are simply repeated, by a whole factor, need neither.
+Neighbours and their weights are computed in f64: here, where sizes and factors are known, else by
+ops (`interpolation.py`). Elements that are simply repeated, by a whole factor, need neither.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
+from ingot.compiler.frontends.interpolation import (
+    cubic,
+    length_of,
+    positions,
+    taken,
+    triangle,
+    value_of,
+    weighted,
+)
+from ingot.compiler.frontends.lines import Line
 from ingot.compiler.frontends.onnx.malformed import bounded
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.onnx.registry import lowering
-from ingot.compiler.frontends.onnx.resize_symbolic import SymbolicAxis, resize_symbolic
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, Expr, floordiv
+from ingot.hal.spec import dtype
 
 __all__: list[str] = []
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """One axis to resize: sizes before and after, the factor between, and its part of roi."""
+    """One axis to resize: sizes before and after, the factor between, and its part of roi. Factor
+    and roi are lines of rank 0 where only the call knows them."""
 
     axis: int
-    size: int
-    resized: int
-    scale: float
-    roi: tuple[float, float]
+    size: Dim
+    resized: Dim
+    scale: Any
+    roi: tuple[Any, Any]
 
 
 Number = float | Value
@@ -147,69 +157,52 @@ def _resize(
             continue
         wanted = sizes[axis] if sizes else _scaled(node, size, scale, axis)
         part = (roi[place], roi[place + len(scales)]) if roi else (0.0, 1.0)
-        known = isinstance(size, int) and isinstance(wanted, int) and not isinstance(scale, Value)
-        if not known or any(isinstance(each, Value) for each in part):
-            if not sizes and _repeats(node, scale, kind, mode, rounding):
-                x = node.repeated(x, axis, int(scale))  # type: ignore[arg-type]
-                continue
-            x, mask = _resize_symbolic(node, x, axis, wanted, scale, part, mode, rounding)
-        else:
-            one = _Axis(axis, size, wanted, scale, part)  # type: ignore[arg-type]
-            at = _coordinates(one, mode)
-            mask = node.constant((at < 0) | (at > one.size - 1), "i1")
-            x = _interpolate(node, x, one, at, kind, rounding)
+        numbers = (size, wanted, scale, *part)
+        known = not any(isinstance(each, (Value, Expr)) for each in numbers)
+        if not known and not sizes and _repeats(node, scale, kind, mode, rounding):
+            x = node.repeated(x, axis, int(scale))  # type: ignore[arg-type]
+            continue
+        factor, begin, end = (_in_formulas(node, each) for each in (scale, *part))
+        one = _Axis(axis, size, wanted, factor, (begin, end))
+        at = _coordinates(node, one, mode)
         if mode == "tf_crop_and_resize":
-            outside.append((axis, mask))
+            beyond = (at < 0) | (at > length_of(node, size) - 1)  # NaN, of no elements, is not
+            outside.append((axis, value_of(node, beyond, "i1")))
+        x = _interpolate(node, x, one, at, kind, rounding)
     return _extrapolate(node, x, outside)
 
 
-def _resize_symbolic(
-    node: Node,
-    x: Value,
-    axis: int,
-    resized: Dim,
-    scale: Number,
-    roi: tuple[Number, Number],
-    mode: str,
-    rounding: str,
-) -> tuple[Value, Value]:
-    one = SymbolicAxis(
-        axis,
-        shape_of(x)[axis],
-        resized,
-        _as_f64(node, scale),
-        None if isinstance(scale, Value) else scale,
-        (_as_f64(node, roi[0]), _as_f64(node, roi[1])),
-    )
-    return resize_symbolic(node, x, one, mode, node.text("mode", "nearest"), rounding)
+def _in_formulas(node: Node, number: Number) -> Any:
+    return Line(node, _as_f64(node, number)) if isinstance(number, Value) else number
 
 
-def _coordinates(one: _Axis, mode: str) -> Array:
-    """Where each element of the result lies in the input, f64."""
-    x = np.arange(bounded(one.resized, "a resized dim"), dtype=np.float64)
-    length = one.scale * one.size
-    match mode:
-        case "asymmetric":
-            return np.asarray(x / one.scale)
-        case "align_corners":
-            return np.asarray(x * (one.size - 1) / (length - 1) if length != 1 else x * 0)
-        case "pytorch_half_pixel" if one.resized == 1:
-            return x * 0
-        case "half_pixel" | "pytorch_half_pixel":
-            return np.asarray((x + 0.5) / one.scale - 0.5)
-        case "half_pixel_symmetric":
-            offset = one.size / 2 * (1 - one.resized / length)
-            return np.asarray(offset + (x + 0.5) / one.scale - 0.5)
-        case "tf_crop_and_resize":
-            first, last = one.roi
-            if length == 1:
-                return np.asarray(x * 0 + (first + last) * (one.size - 1) / 2)
-            step = (last - first) * (one.size - 1) / (length - 1)
-            return np.asarray(first * (one.size - 1) + x * step)
+def _coordinates(node: Node, one: _Axis, mode: str) -> Any:
+    """Where each element of the result lies in the input, f64[resized]."""
+    if isinstance(one.resized, int):
+        bounded(one.resized, "a resized dim")
+    x = positions(node, one.resized, (one.resized,))
+    size, resized = length_of(node, one.size), length_of(node, one.resized)
+    scale, last, length = one.scale, size - 1, one.scale * size
+    begin, end = one.roi
+    with np.errstate(all="ignore"):  # of what is not chosen
+        match mode:
+            case "asymmetric":
+                return x / scale
+            case "align_corners":
+                return np.where(length == 1, 0.0, x * last / (length - 1))
+            case "half_pixel":
+                return (x + 0.5) / scale - 0.5
+            case "pytorch_half_pixel":
+                return np.where(resized == 1, 0.0, (x + 0.5) / scale - 0.5)
+            case "half_pixel_symmetric":
+                return size / 2 * (1 - resized / length) + (x + 0.5) / scale - 0.5
+            case "tf_crop_and_resize":
+                line = begin * last + x * ((end - begin) * last / (length - 1))
+                return np.where(length == 1, (begin + end) * last / 2, line)
     raise UnsupportedNode(f"coordinate_transformation_mode '{mode}' is not known")
 
 
-_ROUND: dict[str, Callable[[Array], Array]] = {
+_ROUND: dict[str, Callable[[Any], Any]] = {
     "round_prefer_floor": lambda at: np.ceil(at - 0.5),
     "round_prefer_ceil": lambda at: np.floor(at + 0.5),
     "floor": np.floor,
@@ -217,66 +210,77 @@ _ROUND: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def _interpolate(node: Node, x: Value, one: _Axis, at: Array, kind: str, rounding: str) -> Value:
+def _interpolate(node: Node, x: Value, one: _Axis, at: Any, kind: str, rounding: str) -> Value:
     """x with one axis resized: a weighted sum of elements taken along it."""
     if kind == "nearest":
         if rounding not in _ROUND:
             raise UnsupportedNode(f"nearest_mode '{rounding}' is not known")
-        return _take(node, x, one, _ROUND[rounding](at))
-    left = np.floor(at)
-    ratio = at - left
+        return taken(node, x, one.axis, _ROUND[rounding](at))
     if kind not in ("linear", "cubic"):
         raise UnsupportedNode(f"mode '{kind}' is not known")
     reach = 1 if kind == "linear" else 2
-    scale = min(one.scale, 1.0) if node.integer("antialias", 0) else 1.0
-    first = math.floor(-reach / scale) + 1
-    steps = range(first, 2 - first)
-    places = [left + step for step in steps]
-    curve = _linear if kind == "linear" else _cubic(node.number("cubic_coeff_a", -0.75))
-    weights = [curve(np.abs(step - ratio) * scale) for step in steps]
-    if scale < 1.0:
-        total = sum(weights)
-        weights = [weight / total for weight in weights]
-    if node.integer("exclude_outside", 0):
-        weights = [
-            np.where((place < 0) | (place >= one.size), 0.0, weight)
-            for place, weight in zip(places, weights, strict=True)
-        ]
-        total = sum(weights)
-        weights = [weight / total for weight in weights]
+    curve = triangle if kind == "linear" else cubic(node.number("cubic_coeff_a", -0.75))
     wide = x if type_of(x).dtype.is_float else node.convert(x, "f32")
-    result: Value | None = None
-    for place, weight in zip(places, weights, strict=True):
-        part = _take(node, wide, one, place)
-        factor = node.constant(weight, type_of(wide).dtype)
-        shape = shape_of(part)
-        spread = node.op("broadcast", factor, shape=shape, dimensions=(one.axis,))
-        part = node.op("mul", part, spread)
-        result = part if result is None else node.op("add", result, part)
-    assert result is not None
+    if node.integer("antialias", 0) and isinstance(one.scale, Line):
+        result = _fanned(node, wide, one, at, curve, reach)
+    else:
+        result = weighted(node, wide, one.axis, _taps(node, one, at, curve, reach))
     return result if wide is x else node.convert(result, type_of(x).dtype)
 
 
-def _linear(distance: Array) -> Array:
-    """The weight of an element so far away."""
-    return np.asarray(np.clip(1 - distance, 0, 1))
+def _taps(
+    node: Node, one: _Axis, at: Any, curve: Callable[[Any], Any], reach: int
+) -> Iterable[tuple[Any, Any]]:
+    """The places around each one, and their weights."""
+    left = np.floor(at)
+    ratio = at - left
+    scale = min(one.scale, 1.0) if node.integer("antialias", 0) else 1.0
+    first = math.floor(-reach / scale) + 1
+    steps = [float(step) for step in range(first, 2 - first)]
+    places = [left + step for step in steps]
+    weights = [curve(np.abs(step - ratio) * scale) for step in steps]
+    if scale < 1.0:
+        weights = _normalised(weights)
+    if node.integer("exclude_outside", 0):
+        inside = zip(places, weights, strict=True)
+        weights = _normalised([_excluded(node, one, place, weight) for place, weight in inside])
+    return zip(places, weights, strict=True)
 
 
-def _cubic(a: float) -> Callable[[Array], Array]:
-    """Keys' cubic convolution: the weight of an element at a distance of up to 2."""
-
-    def weight(t: Array) -> Array:
-        near = ((a + 2) * t - (a + 3)) * t * t + 1
-        far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-        return np.asarray(np.where(t <= 1, near, np.where(t < 2, far, 0.0)))
-
-    return weight
+def _normalised(weights: Sequence[Any]) -> list[Any]:
+    total = reduce(add, weights)
+    return [weight / total for weight in weights]
 
 
-def _take(node: Node, x: Value, one: _Axis, places: Array) -> Value:
-    """Elements at `places` along the axis, the nearest one for a place outside."""
-    inside = np.clip(places, 0, max(one.size - 1, 0)).astype(np.int64)
-    return node.op("take", x, node.constant(inside, "i64"), axis=one.axis, mode="clamp")
+def _excluded(node: Node, one: _Axis, place: Any, weight: Any) -> Any:
+    """The weight, of a place outside 0."""
+    return np.where((place < 0) | (place >= length_of(node, one.size)), 0.0, weight)
+
+
+def _fanned(
+    node: Node, x: Value, one: _Axis, at: Any, curve: Callable[[Any], Any], reach: int
+) -> Value:
+    """x with one axis resized by a filter that widens as it shrinks, by a factor from data: so
+    many neighbours as then count are taken side by side."""
+    scale = np.minimum(one.scale, 1.0)
+    name = f"{node.proto.output[0]}_reach_{one.axis}"
+    ceiling = value_of(node, np.ceil(reach / scale), "i64")
+    side = node.define_size(ceiling, name, f"the reach of the filter on axis {one.axis}", low=1)
+    shape = (one.resized, side * 2)
+
+    def spread(each: Any) -> Line:
+        return Line(node, node.op("broadcast", each.value, shape=shape, dimensions=(0,)))
+
+    steps = Line(node, node.op("iota", dtype=dtype("f64"), shape=shape, axis=1))
+    places = spread(np.floor(at)) + steps + (1.0 - length_of(node, side))
+    weights = curve(np.abs(places - spread(at)) * scale)
+    if node.integer("exclude_outside", 0):
+        weights = _excluded(node, one, places, weights)
+    weights = weights / spread(weights.sum(1))
+    parts = taken(node, x, one.axis, places)
+    factor, axes = value_of(node, weights, type_of(x).dtype), (one.axis, one.axis + 1)
+    factor = node.op("broadcast", factor, shape=shape_of(parts), dimensions=axes)
+    return node.reduce(node.op("mul", parts, factor), [one.axis + 1], "add")
 
 
 def _repeats(node: Node, scale: Number, kind: str, mode: str, rounding: str) -> bool:

@@ -11,12 +11,20 @@ import numpy as np
 
 from ingot.compiler.frontends.einsum import contract_letters
 from ingot.compiler.frontends.emitter import shape_of, type_of
+from ingot.compiler.frontends.interpolation import (
+    cubic,
+    length_of,
+    positions,
+    taken,
+    triangle,
+    value_of,
+    weighted,
+)
 from ingot.compiler.frontends.lines import Line
 from ingot.compiler.frontends.normalizing import narrow, widen
 from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim
-from ingot.hal.spec import DType, dtype
 
 __all__: list[str] = []
 
@@ -25,57 +33,18 @@ _SMOOTH_CUBIC = -0.5
 _GREATEST_RATIO = 10.0  # up to which an axis that shrinks is summed place by place
 
 
-def _number(c: Context, size: Dim, element: str = "f64") -> Any:
-    """A size in formulas: a number, or one that the call knows."""
-    return size if isinstance(size, int) else Line(c, c.size(size, element))
-
-
-def _positions(c: Context, size: Dim, shape: Sequence[Dim], element: str = "f64") -> Any:
-    """0, 1, ... in a shape whose one axis that is longer than 1 may be the first."""
-    if isinstance(size, int):
-        return np.arange(size, dtype=np.dtype(f"f{int(element[1:]) // 8}")).reshape(shape)
-    return Line(c, c.op("iota", dtype=dtype(element), shape=tuple(shape), axis=0))
-
-
-def _value(c: Context, x: Any, element: DType | str) -> Value:
-    return c.convert(x.value, element) if isinstance(x, Line) else c.constant(x, element)
-
-
-def _taken(c: Context, x: Value, axis: int, places: Any) -> Value:
-    """Elements at places along an axis, at its ends for places outside."""
-    last = _number(c, shape_of(x)[axis]) - 1
-    if isinstance(places, Line):
-        places = Line(c, c.convert(places.value, "f64"))
-    inside = np.maximum(np.minimum(places, last), 0)
-    return c.op("take", x, _value(c, inside, "i64"), axis=axis, mode="check")
-
-
 def _nearest(c: Context, x: Value, axis: int, size: Dim, scale: float | None, exact: bool) -> Value:
-    own = _number(c, shape_of(x)[axis], "f32")  # as torch computes
-    ratio = _ratio(own, _number(c, size, "f32"), scale, False)
+    own = length_of(c, shape_of(x)[axis], "f32")  # as torch computes
+    ratio = _ratio(own, length_of(c, size, "f32"), scale, False)
     ratio = ratio if isinstance(ratio, Line) else np.float32(ratio)
-    places = np.floor((_positions(c, size, (size,), "f32") + (0.5 if exact else 0)) * ratio)
-    return _taken(c, x, axis, places)
+    places = np.floor((positions(c, size, (size,), "f32") + (0.5 if exact else 0)) * ratio)
+    return taken(c, x, axis, places)
 
 
 def _ratio(own: Any, size: Any, scale: float | None, align: bool) -> Any:
     if align:  # one element is the first
         return (own - 1) / np.maximum(size - 1, 1) * np.minimum(size - 1, 1)
     return 1 / scale if scale else own / size
-
-
-def _triangle(distance: Any) -> Any:
-    return np.maximum(1 - distance, 0)
-
-
-def _keys(a: float) -> Callable[[Any], Any]:
-    def weight(distance: Any) -> Any:
-        near = np.minimum(distance, 1)
-        far = np.minimum(np.maximum(distance, 1), 2)  # each part is 0 where the other one counts
-        near = ((a + 2) * near - (a + 3)) * near * near + 1
-        return near + ((a * far - 5 * a) * far + 8 * a) * far - 4 * a
-
-    return weight
 
 
 def _taps(
@@ -88,25 +57,12 @@ def _taps(
         assert isinstance(size, int)
         return _smooth_taps(own, size, ratio, weight)
     middle = 0.0 if align else 0.5
-    at = (_positions(c, size, (size,)) + middle) * ratio - middle
-    if weight is _triangle:
+    at = (positions(c, size, (size,)) + middle) * ratio - middle
+    if weight is triangle:
         at = np.maximum(at, 0)
     first = np.floor(at)
-    steps = (0, 1) if weight is _triangle else (-1, 0, 1, 2)
+    steps = (0, 1) if weight is triangle else (-1, 0, 1, 2)
     return [(first + step, weight(np.abs(at - first - step))) for step in steps]
-
-
-def _interpolated(c: Context, x: Value, axis: int, taps: Sequence[tuple[Any, Any]]) -> Value:
-    """Sums of the elements at places, by their weights."""
-    result: Value | None = None
-    for place, weight in taps:
-        taken = _taken(c, x, axis, place)
-        factor = _value(c, weight, type_of(x).dtype)
-        spread = c.op("broadcast", factor, shape=shape_of(taken), dimensions=(axis,))
-        term = c.op("mul", taken, spread)
-        result = term if result is None else c.op("add", result, term)
-    assert result is not None
-    return result
 
 
 def _smooth_taps(
@@ -114,7 +70,7 @@ def _smooth_taps(
 ) -> list[tuple[Any, Any]]:
     """The places around each one, which reach further where an axis shrinks, and their weights."""
     wide = max(ratio, 1.0)
-    reach = wide * (1 if weight is _triangle else 2)
+    reach = wide * (1 if weight is triangle else 2)
     middles = (np.arange(size) + 0.5) * ratio - 0.5
     steps = np.arange(math.floor(2 * reach) + 1)[:, None]
     places = np.floor(middles - reach) + 1 + steps
@@ -127,8 +83,8 @@ def _smooth_weights(
     c: Context, own: Dim, size: Dim, ratio: Any, weight: Callable[[Any], Any]
 ) -> Any:
     """[own, size]: weights that reach further where an axis shrinks."""
-    middles = (_positions(c, size, (size,)) + 0.5) * ratio - 0.5
-    weights = weight(np.abs(_positions(c, own, (own, 1)) - middles) / np.maximum(ratio, 1.0))
+    middles = (positions(c, size, (size,)) + 0.5) * ratio - 0.5
+    weights = weight(np.abs(positions(c, own, (own, 1)) - middles) / np.maximum(ratio, 1.0))
     return weights / weights.sum(0)
 
 
@@ -136,12 +92,12 @@ def _smoothed(c: Context, x: Value, axis: int, weights: Any) -> Value:
     """The axis times a matrix."""
     letters = "abcdefg"[: type_of(x).rank]
     equation = f"{letters},{letters[axis]}z->{letters.replace(letters[axis], 'z')}"
-    return contract_letters(c, equation, (x, _value(c, weights, type_of(x).dtype)))
+    return contract_letters(c, equation, (x, value_of(c, weights, type_of(x).dtype)))
 
 
 def _merged(c: Context, size: Dim, taps: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     """Taps whose places outside are those of the ends: of equal ones the first has all weight."""
-    last = _number(c, size) - 1
+    last = length_of(c, size) - 1
     places = [np.maximum(np.minimum(place, last), 0) for place, _ in taps]
     merged: list[tuple[Any, Any]] = []
     for at, place in enumerate(places):
@@ -170,11 +126,11 @@ def _codes(weights: Sequence[Any], greatest: Any) -> tuple[list[Any], Any]:
 
 def _rounded(c: Context, total: Value, bits: Any) -> Value:
     """A sum of bytes by codes as a byte, in i32."""
-    shift = c.broadcast_to(c.reshape(_value(c, bits, "i32"), ()), shape_of(total))
+    shift = c.broadcast_to(c.reshape(value_of(c, bits, "i32"), ()), shape_of(total))
     one = c.fill(1, like=total)
     half = c.op("shift_left", one, c.op("sub", shift, one))
     whole = c.op("shift_right_arithmetic", c.op("add", total, half), shift)
-    return c.op("clamp", c.fill(0, like=whole), whole, c.fill(255, like=whole))
+    return c.op("clamp", 0, whole, 255)
 
 
 def _resized(
@@ -189,7 +145,7 @@ def _resized(
         own, size = shape_of(x)[axis], c.shape[axis]
         if own == size and scales[place] in (None, 1.0):
             continue
-        ratio = _ratio(_number(c, own), _number(c, size), scales[place], align)
+        ratio = _ratio(length_of(c, own), length_of(c, size), scales[place], align)
         bits: Any = None
         is_known = isinstance(own, int) and isinstance(size, int) and ratio <= _GREATEST_RATIO
         if smooths and not is_known:
@@ -204,7 +160,7 @@ def _resized(
                 factors = [factor for _, factor in taps]
                 codes, bits = _codes(factors, reduce(np.maximum, factors).max(0))
                 taps = [(at, code) for (at, _), code in zip(taps, codes, strict=True)]
-            wide = _interpolated(c, wide, axis, taps)
+            wide = weighted(c, wide, axis, taps)
         if not element.is_float:
             wide = _rounded(c, wide, bits)
     return narrow(c, wide, x)
@@ -227,12 +183,12 @@ def _register(name: str, count: int, kernel: Callable[[Any], Any], smooths: bool
     lowering(f"aten.{name}.default", f"aten.{name}.vec")(of_size)
 
 
-_register("upsample_linear1d", 1, _triangle)
-_register("upsample_bilinear2d", 2, _triangle)
-_register("upsample_trilinear3d", 3, _triangle)
-_register("upsample_bicubic2d", 2, _keys(_CUBIC))
-_register("_upsample_bilinear2d_aa", 2, _triangle, True)
-_register("_upsample_bicubic2d_aa", 2, _keys(_SMOOTH_CUBIC), True)
+_register("upsample_linear1d", 1, triangle)
+_register("upsample_bilinear2d", 2, triangle)
+_register("upsample_trilinear3d", 3, triangle)
+_register("upsample_bicubic2d", 2, cubic(_CUBIC))
+_register("_upsample_bilinear2d_aa", 2, triangle, True)
+_register("_upsample_bicubic2d_aa", 2, cubic(_SMOOTH_CUBIC), True)
 
 
 def _register_nearest(count: int, exact: bool) -> None:

@@ -63,7 +63,8 @@ def linked_module(contents: ModuleContents, strip_messages: bool) -> bytes:
         replace(each, variants=(), entries=entries) for each in contents.executables[:1]
     )
     return write_module(
-        replace(contents, functions=functions, executables=executables, metadata={}, debug=b"")
+        replace(contents, functions=functions, executables=executables, metadata={}, debug=b""),
+        compresses_tables=False,
     )
 
 

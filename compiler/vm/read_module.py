@@ -27,6 +27,7 @@ from ingot.compiler.vm.contents import (
     VariableContents,
     Variant,
 )
+from ingot.compiler.vm.sections import table_sections
 from ingot.hal import spec
 from ingot.hal.errors import DataLoss, Incompatible
 from ingot.hal.lz4 import decompress, variant_mark
@@ -102,7 +103,8 @@ class _Reader:
             if verify or row["kind"] != constants["INGOT_SECTION_CONSTANTS"]:
                 _check_crc(f"section {row['kind']}", section, row["crc"])
             found[row["kind"]] = section
-        return found
+        tables = found.get(constants["INGOT_SECTION_COMPRESSED_TABLES"])
+        return found if tables is None else found | dict(table_sections(tables))
 
     def section(self, name: str) -> memoryview:
         kind = self.layout.constants[f"INGOT_SECTION_{name}"]

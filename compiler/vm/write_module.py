@@ -7,12 +7,10 @@ same bytes.
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ingot.compiler.ir import Literal
-from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
 from ingot.compiler.stream.data import Bytes, Constants
 from ingot.compiler.vm.contents import (
@@ -20,6 +18,13 @@ from ingot.compiler.vm.contents import (
     ModuleContents,
     NativeContents,
     ValueContents,
+)
+from ingot.compiler.vm.sections import (
+    Section,
+    compressed_tables,
+    module_file,
+    section_kind,
+    table_sections,
 )
 from ingot.compiler.vm.strings import encoded
 from ingot.hal import spec
@@ -33,111 +38,72 @@ __all__ = ["module_bytes", "strip_module", "write_module"]
 Rows = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class _Section:
-    """Its kind, its length in bytes, and these in pieces."""
-
-    kind: int
-    length: int
-    pieces: Iterable[Bytes]
+def write_module(contents: ModuleContents, compresses_tables: bool = True) -> bytes:
+    """The bytes of the module file. Who reads it in place has no use for compressed tables."""
+    return bytes(module_bytes(contents, compresses_tables))
 
 
-def _kind(name: str) -> int:
-    kind: int = spec.layout().constants[f"INGOT_SECTION_{name}"]
-    return kind
-
-
-def write_module(contents: ModuleContents) -> bytes:
-    """The bytes of the module file."""
-    return bytes(module_bytes(contents))
-
-
-def module_bytes(contents: ModuleContents) -> ModuleBytes:
+def module_bytes(contents: ModuleContents, compresses_tables: bool = True) -> ModuleBytes:
     """The same, where they are loaded without a copy."""
+    tables = _Tables(contents)
+    sections = tables.sections()
+    packed = compressed_tables(sections) if compresses_tables else None
+    header = {
+        **_version(contents, tables.is_compressed, packed is not None),
+        "global_count": contents.global_count,
+    }
+    return module_file(packed or sections, header)
+
+
+def _version(
+    contents: ModuleContents, has_compressed_code: bool, has_compressed_tables: bool
+) -> dict[str, Any]:
+    """The least version that can say what the file holds."""
     values = [each for one in contents.functions for each in (*one.arguments, *one.results)]
     values += [each for one in contents.natives for each in (*one.arguments, *one.results)]
     kinds = {each.kind for each in values}
-    layout = spec.layout()
-    of_values = "_OF_LISTS" if kinds - {"tensor"} else "_OF_TENSORS"
-    tables = _Tables(contents)
-    sections = tables.sections()
-    minor = of_values
-    if tables.is_compressed:
-        minor = ""
+    major, minor = "_OF_PLAIN_TABLES", "_OF_LISTS"
+    if has_compressed_tables:
+        major = minor = ""
+    elif has_compressed_code:
+        minor = "_OF_COMPRESSED_CODE"
     elif "reference" in kinds:
         minor = "_OF_REFERENCES"
     elif contents.natives:
         minor = "_OF_NATIVES"
-    major = minor if minor == "_OF_TENSORS" else ""
-    header = {
-        "version_major": layout.constants[f"INGOT_MODULE_VERSION_MAJOR{major}"],
-        "version_minor": layout.constants[f"INGOT_MODULE_VERSION_MINOR{minor}"],
-        "global_count": contents.global_count,
+    elif not kinds - {"tensor"}:
+        major = minor = "_OF_TENSORS"
+    constants = spec.layout().constants
+    return {
+        "version_major": constants[f"INGOT_MODULE_VERSION_MAJOR{major}"],
+        "version_minor": constants[f"INGOT_MODULE_VERSION_MINOR{minor}"],
     }
-    return _file(sections, header)
 
 
 def strip_module(data: bytes) -> bytes:
     """The module file without what only tools read: its debug section, and the graph text of its
     kernels. It is one that `read_module` reads."""
     layout = spec.layout()
-    names = ("DEBUG", "REGIONS", "COMPRESSED_REGIONS", "ENTRIES")
-    section = {name: _kind(name) for name in names}
     start = layout.size("ingot_layout_header_t")
     header = layout.unpack("ingot_layout_header_t", data[:start])[0]
     end = start + header["section_count"] * layout.size("ingot_layout_section_t")
-    sections: list[_Section] = []
-    for row in layout.unpack("ingot_layout_section_t", data[start:end]):
-        piece = data[row["offset"] : row["offset"] + row["length"]]
-        if row["kind"] == section["ENTRIES"]:
-            bare = {"region_offset": 0, "region_length": 0}
-            entries = layout.unpack("ingot_layout_entry_t", piece)
-            piece = layout.pack("ingot_layout_entry_t", [{**each, **bare} for each in entries])
-        if row["kind"] == section["ENTRIES"] or row["kind"] not in section.values():
-            sections.append(_Section(row["kind"], len(piece), [piece]))
-    kept = ("version_major", "version_minor", "global_count")
-    return bytes(_file(sections, {name: header[name] for name in kept}))
-
-
-def _file(sections: Sequence[_Section], fields: dict[str, Any]) -> ModuleBytes:
-    """The file of these sections, whose header has these fields. Pieces are asked for one by one:
-    the file is the only copy of them all."""
-    layout = spec.layout()
-    alignment = layout.constants["INGOT_MODULE_ALIGNMENT"]
-    end = layout.size("ingot_layout_header_t")
-    end += len(sections) * layout.size("ingot_layout_section_t")
-    starts: list[int] = []
-    for section in sections:
-        starts.append(_round_up(end, alignment))
-        end = starts[-1] + section.length
-    return_freed_memory()  # the file is the largest piece of it
-    return ModuleBytes.filled(end, lambda room: _fill(room, sections, starts, fields))
-
-
-def _fill(
-    room: memoryview, sections: Sequence[_Section], starts: Sequence[int], fields: dict[str, Any]
-) -> None:
-    """Write the file into zeros of its length."""
-    layout = spec.layout()
-    rows: Rows = []
-    for section, start in zip(sections, starts, strict=True):
-        crc, place = 0, start
-        for piece in section.pieces:
-            crc = zlib.crc32(piece, crc)
-            room[place : place + len(piece)] = piece
-            place += len(piece)
-        row = {"kind": section.kind, "crc": crc, "offset": start, "length": section.length}
-        rows.append(row)
-    table = layout.pack("ingot_layout_section_t", rows)
-    header = {
-        **fields,
-        "magic": list(layout.constants["INGOT_MODULE_MAGIC"]),
-        "file_length": len(room),
-        "section_count": len(sections),
+    rows = layout.unpack("ingot_layout_section_t", data[start:end])
+    found: dict[int, Bytes] = {
+        row["kind"]: data[row["offset"] : row["offset"] + row["length"]] for row in rows
     }
-    front = layout.pack("ingot_layout_header_t", [header]) + table
-    front = layout.pack("ingot_layout_header_t", [{**header, "crc": zlib.crc32(front)}]) + table
-    room[: len(front)] = front
+    tables = found.pop(section_kind("COMPRESSED_TABLES"), None)
+    found |= {} if tables is None else dict(table_sections(tables))
+    for name in ("DEBUG", "REGIONS", "COMPRESSED_REGIONS"):
+        found.pop(section_kind(name), None)
+    kind = section_kind("ENTRIES")
+    if kind in found:
+        bare = {"region_offset": 0, "region_length": 0}
+        entries = layout.unpack("ingot_layout_entry_t", found[kind])
+        found[kind] = layout.pack("ingot_layout_entry_t", [{**each, **bare} for each in entries])
+    sections = [Section(each, len(found[each]), [found[each]]) for each in sorted(found)]
+    packed = None if tables is None else compressed_tables(sections)
+    kept = ("version_major", "version_minor", "global_count")
+    return bytes(module_file(packed or sections, {name: header[name] for name in kept}))
 
 
 class _Tables:
@@ -160,7 +126,7 @@ class _Tables:
         self.region_offsets: dict[bytes, int] = {}
         self.is_compressed = False  # whether something of the file is
 
-    def sections(self) -> list[_Section]:
+    def sections(self) -> list[Section]:
         """In the order of their kinds; empty ones are left out."""
         contents = self.contents
         functions = [self._function(function) for function in contents.functions]
@@ -214,11 +180,9 @@ class _Tables:
             "METADATA": [metadata.encode("utf-8")],
             "DEBUG": [contents.debug],
         }
-        sections = [
-            _Section(_kind(name), sum(map(len, each)), each) for name, each in pieces.items()
-        ]
+        sections = [Section.of(name, sum(map(len, each)), each) for name, each in pieces.items()]
         constants = contents.constants
-        sections.append(_Section(_kind("CONSTANTS"), constants.length, _constant_pieces(constants)))
+        sections.append(Section.of("CONSTANTS", constants.length, _constant_pieces(constants)))
         return sorted((each for each in sections if each.length), key=lambda each: each.kind)
 
     def _texts(self) -> dict[str, Sequence[Bytes]]:

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define LEAST_MATCH 4
+#define MOST_OF_A_BYTE 255 /* bytes that one byte of a block makes */
 #define CHUNK 16 /* bytes that are copied at once where there is room behind them */
 
 /* Adds the bytes that follow a length of 15 in a token; false: the block ends before they do. */
@@ -21,6 +22,14 @@ static bool read_length(const uint8_t **in, const uint8_t *end, size_t *length) 
 /* Copies up to CHUNK - 1 bytes too many. `from` may lie CHUNK or more in front of `out`. */
 static void copy_chunks(uint8_t *out, const uint8_t *from, size_t length) {
   for (size_t i = 0; i < length; i += CHUNK) memcpy(out + i, from + i, CHUNK);
+}
+
+bool ingot_lz4_length(const void *data, size_t data_length, size_t *out_length) {
+  uint64_t length = 0;
+  if (data_length < sizeof(length)) return false;
+  memcpy(&length, data, sizeof(length));
+  *out_length = (size_t)length;
+  return length / MOST_OF_A_BYTE <= data_length && length <= SIZE_MAX;
 }
 
 bool ingot_lz4_decompress(const void *block, size_t block_length, void *out, size_t length) {

@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* How many bytes the block behind a u64 holds, which is that number; false: no block that is so long
+ * can hold so many. */
+bool ingot_lz4_length(const void *data, size_t data_length, size_t *out_length);
+
 /* Writes the bytes that a block holds; false: it is damaged, or holds other than `length` bytes,
  * and what was written is of no use. */
 bool ingot_lz4_decompress(const void *block, size_t block_length, void *out, size_t length);

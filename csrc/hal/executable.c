@@ -1,5 +1,4 @@
 /* Executables: creation, the choice of the variant, and the variant for the host. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/lz4.h"
@@ -142,29 +141,24 @@ ingot_status_t ingot_hal_variant_object(const ingot_allocator_t *allocator,
                                         size_t *out_length) {
   const char *format = variant->format;
   const bool is_compressed = ingot_format_compressed(&format);
-  uint64_t length = variant->length;
-  if (is_compressed) {
-    if (variant->length >= sizeof(length)) memcpy(&length, variant->data, sizeof(length));
-    /* a byte of a block makes 255 bytes at most */
-    if (variant->length < sizeof(length) || length / 255 > variant->length || length > SIZE_MAX) {
-      return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
-                                 "the object of %zu bytes is damaged: it cannot hold %" PRIu64,
-                                 variant->length, length);
-    }
+  size_t length = variant->length;
+  if (is_compressed && !ingot_lz4_length(variant->data, variant->length, &length)) {
+    return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
+                               "the object of %zu bytes is damaged: it cannot hold %zu",
+                               variant->length, length);
   }
   void *object;
-  INGOT_TRY(ingot_allocate(allocator, (size_t)length, &object));
-  const uint8_t *block = (const uint8_t *)variant->data + sizeof(length);
+  INGOT_TRY(ingot_allocate(allocator, length, &object));
+  const uint8_t *block = (const uint8_t *)variant->data + sizeof(uint64_t);
   if (!is_compressed) {
     memcpy(object, variant->data, variant->length);
-  } else if (!ingot_lz4_decompress(block, variant->length - sizeof(length), object,
-                                   (size_t)length)) {
+  } else if (!ingot_lz4_decompress(block, variant->length - sizeof(uint64_t), object, length)) {
     ingot_release_memory(allocator, object);
     return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
                                "the object of %zu bytes is damaged: it is no block of LZ4",
                                variant->length);
   }
   *out_object = object;
-  *out_length = (size_t)length;
+  *out_length = length;
   return NULL;
 }

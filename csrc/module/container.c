@@ -5,6 +5,7 @@
 
 #include "base/arithmetic.h"
 #include "base/crc32.h"
+#include "base/lz4.h"
 #include "module/module.h"
 
 #define MAX_SECTIONS 256u
@@ -61,31 +62,57 @@ static uint32_t header_crc(const ingot_module_t *module, size_t length) {
   return ingot_crc32(crc, module->data + field + sizeof(zero), length - field - sizeof(zero));
 }
 
-/* Padding between sections is zero and shorter than the alignment. */
-static ingot_status_t check_padding(const ingot_module_t *module, uint64_t begin, uint64_t end) {
-  bool zero = end - begin < INGOT_MODULE_ALIGNMENT;
-  for (uint64_t i = begin; zero && i < end; ++i) zero = module->data[i] == 0;
-  if (zero) return NULL;
-  return ingot_module_damaged(module,
-                              "bytes %llu to %llu belong to no section and are not zero "
-                              "padding",
-                              (unsigned long long)begin, (unsigned long long)end);
+/* What has a section table: the file, or the bytes that a section of it holds. */
+typedef struct container_t {
+  const uint8_t *data;
+  uint64_t length;
+  const ingot_layout_section_t *sections;
+  uint64_t count;
+  uint64_t head; /* where the section table ends */
+  uint32_t alignment;
+} container_t;
+
+static bool is_file(const ingot_module_t *module, const container_t *container) {
+  return container->data == module->data;
 }
 
-static ingot_status_t check_section(const ingot_module_t *module,
-                                    const ingot_layout_section_t *section, uint32_t ordinal,
-                                    uint64_t previous_end, bool verify_constants) {
-  if (section->offset % INGOT_MODULE_ALIGNMENT != 0 || section->offset < previous_end ||
-      !ingot_range_fits_u64(section->offset, section->length, module->length)) {
+/* Padding between sections is zero and shorter than the alignment. */
+static ingot_status_t check_padding(const ingot_module_t *module, const container_t *container,
+                                    uint64_t begin, uint64_t end) {
+  bool zero = end - begin < container->alignment;
+  for (uint64_t i = begin; zero && i < end; ++i) zero = container->data[i] == 0;
+  if (zero) return NULL;
+  return ingot_module_damaged(module,
+                              "bytes %llu to %llu %sbelong to no section and are not zero "
+                              "padding",
+                              (unsigned long long)begin, (unsigned long long)end,
+                              is_file(module, container) ? "" : "of its tables ");
+}
+
+static ingot_status_t check_section(const ingot_module_t *module, const container_t *container,
+                                    uint32_t ordinal, uint64_t previous_end,
+                                    bool verify_constants) {
+  const ingot_layout_section_t *section = &container->sections[ordinal];
+  if (section->offset % container->alignment != 0 || section->offset < previous_end ||
+      !ingot_range_fits_u64(section->offset, section->length, container->length)) {
     return ingot_module_damaged(
         module,
-        "section %u (kind %u) leaves the file, is not on a multiple of %d or overlaps the one "
+        "section %u (kind %u) leaves the %s, is not on a multiple of %u or overlaps the one "
         "before it",
-        ordinal, section->kind, INGOT_MODULE_ALIGNMENT);
+        ordinal, section->kind, is_file(module, container) ? "file" : "tables",
+        container->alignment);
   }
-  INGOT_TRY(check_padding(module, previous_end, section->offset));
+  INGOT_TRY(check_padding(module, container, previous_end, section->offset));
+  if (!is_file(module, container)) {
+    if (section->kind != INGOT_SECTION_CONSTANTS &&
+        section->kind != INGOT_SECTION_COMPRESSED_TABLES && section->crc == 0) {
+      return NULL;
+    }
+    return ingot_module_damaged(module, "section %u (kind %u) cannot be in its tables", ordinal,
+                                section->kind);
+  }
   if (section->kind == INGOT_SECTION_CONSTANTS && !verify_constants) return NULL;
-  uint32_t crc = ingot_crc32(0, module->data + section->offset, (size_t)section->length);
+  uint32_t crc = ingot_crc32(0, container->data + section->offset, (size_t)section->length);
   if (crc != section->crc) {
     return ingot_module_damaged(module,
                                 "section %u (kind %u) does not match its crc: the file was "
@@ -109,8 +136,9 @@ static ingot_status_t item_count(const ingot_module_t *module,
 }
 
 /* Sets the fields of one kind; kinds of later minor versions are skipped. */
-static ingot_status_t take_section(ingot_module_t *module, const ingot_layout_section_t *section) {
-  const void *data = module->data + section->offset;
+static ingot_status_t take_section(ingot_module_t *module, const container_t *container,
+                                   const ingot_layout_section_t *section) {
+  const void *data = container->data + section->offset;
 #define TABLE(field, count_field) \
   module->field = data;           \
   return item_count(module, section, sizeof(*module->field), &module->count_field)
@@ -176,6 +204,68 @@ void ingot_module_choose_constants(const uint8_t *head, size_t length, uint64_t 
   }
 }
 
+static ingot_status_t take_sections(ingot_module_t *module, const container_t *container,
+                                    bool verify_constants, uint32_t *seen);
+
+#if !defined(INGOT_ONLY_MODULE)
+/* Decompresses tables, and takes what they are. */
+static ingot_status_t take_tables(ingot_module_t *module, const ingot_layout_section_t *section,
+                                  uint32_t *seen) {
+  const uint8_t *packed = module->data + section->offset;
+  const size_t packed_length = (size_t)section->length;
+  size_t length = 0;
+  bool is_whole = ingot_lz4_length(packed, packed_length, &length) && length >= sizeof(uint64_t);
+  if (is_whole) {
+    INGOT_TRY(ingot_allocate(&module->instance->allocator, length, &module->tables));
+    is_whole = ingot_lz4_decompress(packed + sizeof(uint64_t), packed_length - sizeof(uint64_t),
+                                    module->tables, length);
+  }
+  if (!is_whole) {
+    return ingot_module_damaged(module, "its compressed tables of %zu bytes are no block of LZ4",
+                                packed_length);
+  }
+  const uint64_t count = *(const uint64_t *)module->tables;
+  const uint64_t room = (length - sizeof(count)) / sizeof(ingot_layout_section_t);
+  if (count > MAX_SECTIONS || count > room) {
+    return ingot_module_damaged(module, "its tables are %llu, there is room for %llu",
+                                (unsigned long long)count,
+                                (unsigned long long)(room < MAX_SECTIONS ? room : MAX_SECTIONS));
+  }
+  const container_t container = {
+      .data = module->tables,
+      .length = length,
+      .sections = (const void *)((const uint8_t *)module->tables + sizeof(count)),
+      .count = count,
+      .head = sizeof(count) + count * sizeof(ingot_layout_section_t),
+      .alignment = sizeof(uint64_t),
+  };
+  return take_sections(module, &container, false, seen);
+}
+#endif
+
+/* Checks and takes all sections. `seen`: bit per known kind. */
+static ingot_status_t take_sections(ingot_module_t *module, const container_t *container,
+                                    bool verify_constants, uint32_t *seen) {
+  uint64_t end = container->head;
+  for (uint32_t i = 0; i < container->count; ++i) {
+    const ingot_layout_section_t *section = &container->sections[i];
+    INGOT_TRY(check_section(module, container, i, end, verify_constants));
+    end = section->offset + section->length;
+    uint32_t bit = section->kind <= INGOT_SECTION_COMPRESSED_TABLES ? 1u << section->kind : 0;
+    if (*seen & bit) {
+      return ingot_module_damaged(module, "it has two sections of kind %u", section->kind);
+    }
+    *seen |= bit;
+    INGOT_TRY(take_section(module, container, section));
+#if !defined(INGOT_ONLY_MODULE)
+    if (section->kind == INGOT_SECTION_COMPRESSED_TABLES) {
+      INGOT_TRY(take_tables(module, section, seen));
+    }
+#endif
+  }
+  return check_padding(module, container, end, container->length);
+}
+
 ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_constants) {
   const ingot_layout_header_t *header = (const ingot_layout_header_t *)(const void *)module->data;
   INGOT_TRY(check_header(module, header));
@@ -187,19 +277,14 @@ ingot_status_t ingot_module_open_sections(ingot_module_t *module, bool verify_co
                                 "header and section table do not match their crc: the "
                                 "file was changed or cut");
   }
-  uint64_t end = head;
-  uint32_t seen = 0; /* bit per known kind */
-  for (uint32_t i = 0; i < header->section_count; ++i) {
-    INGOT_TRY(check_section(module, &sections[i], i, end, verify_constants));
-    end = sections[i].offset + sections[i].length;
-    uint32_t bit = sections[i].kind <= INGOT_SECTION_VARIABLES ? 1u << sections[i].kind : 0;
-    if (seen & bit) {
-      return ingot_module_damaged(module, "it has two sections of kind %u", sections[i].kind);
-    }
-    seen |= bit;
-    INGOT_TRY(take_section(module, &sections[i]));
-  }
-  INGOT_TRY(check_padding(module, end, module->length));
+  const container_t file = {.data = module->data,
+                            .length = module->length,
+                            .sections = sections,
+                            .count = header->section_count,
+                            .head = head,
+                            .alignment = INGOT_MODULE_ALIGNMENT};
+  uint32_t seen = 0;
+  INGOT_TRY(take_sections(module, &file, verify_constants, &seen));
   if (header->global_count > MAX_GLOBALS) {
     return ingot_module_damaged(module, "it has %u globals, expected at most %u",
                                 header->global_count, MAX_GLOBALS);

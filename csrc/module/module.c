@@ -15,6 +15,7 @@ void ingot_module_release(ingot_module_t *module) {
   if (module->file.data) ingot_file_close(&instance->allocator, &module->file);
   if (module->release) module->release(module->user, (void *)(uintptr_t)module->data);
   ingot_release_memory(&instance->allocator, module->entry_executables);
+  ingot_release_memory(&instance->allocator, module->tables);
   ingot_release_memory(&instance->allocator, module);
   ingot_hal_instance_release(instance);
 }

@@ -53,6 +53,7 @@ struct ingot_module_t {
   uint64_t metadata_length;
 
   /* Derived by load. */
+  void *tables; /* what COMPRESSED_TABLES holds, or NULL */
   uint32_t *entry_executables; /* per entry: the ordinal of its executable */
   uint32_t list_count;         /* one more than the greatest ordinal of a list in the code */
 

@@ -17,6 +17,7 @@ from ingot.compiler.vm.contents import (
 )
 from ingot.compiler.vm.disassemble import disassemble, signature_text
 from ingot.compiler.vm.read_module import read_dim, read_module
+from ingot.compiler.vm.sections import section_kind, table_sections
 from ingot.hal import spec
 from ingot.hal.errors import DataLoss, InvalidArgument
 from ingot.hal.file_kind import COPY_AGAIN, START_LENGTH, why_no_module
@@ -248,7 +249,8 @@ def _peak_at(name: str, formula: str, dims: Mapping[str, int]) -> Dim:
 def _sections(data: bytes) -> Iterator[str]:
     yield "\nsections"
     for row in _section_rows(data):
-        yield f"  {row['name']:<12} {size_text(row['length']):>10}  at {row['offset']:#x}"
+        place = f"in {row['in']}" if "in" in row else f"at {row['offset']:#x}"
+        yield f"  {row['name']:<17} {size_text(row['length']):>10}  {place}"
 
 
 def _section_rows(data: bytes) -> Iterator[dict[str, Any]]:
@@ -264,6 +266,10 @@ def _section_rows(data: bytes) -> Iterator[dict[str, Any]]:
     for row in layout.unpack("ingot_layout_section_t", data[start:end]):
         name = names.get(row["kind"], f"unknown kind {row['kind']}")
         yield {"name": name, "offset": row["offset"], "length": row["length"]}
+        if row["kind"] == section_kind("COMPRESSED_TABLES"):
+            piece = data[row["offset"] : row["offset"] + row["length"]]
+            for kind, table in table_sections(piece):
+                yield {"name": names.get(kind, f"kind {kind}"), "length": len(table), "in": name}
 
 
 def _executables(contents: ModuleContents) -> Iterator[str]:

@@ -17,7 +17,7 @@ from ingot.hal.spec import layout
 from ingot.inputs import random_inputs
 from ingot.runtime import program
 from tests.support.assembler import Assembler, add_copy, copy_module
-from tests.support.mutations import sections_of, with_checksums
+from tests.support.mutations import sections_of, with_checksums, with_plain_tables
 
 
 class Compiled:
@@ -163,7 +163,7 @@ def test_any_flipped_byte_is_refused() -> None:
 
 @pytest.mark.parametrize("text", [b"[" * 9, b"[1]", b"null", b'{"dims":3}'])
 def test_metadata_of_another_form_are_refused(text: bytes) -> None:
-    data = bytearray(copy_module())
+    data = bytearray(with_plain_tables(copy_module()))
     kind = layout().constants["INGOT_SECTION_METADATA"]
     (section,) = (each for each in sections_of(data) if each["kind"] == kind)
     start, length = section["offset"], section["length"]
@@ -188,7 +188,7 @@ def test_reserved_fields_are_zero() -> None:
     data[:size] = known.pack("ingot_layout_header_t", [{**header, "reserved": [0] * 6 + [1]}])
     with pytest.raises(ingot.DataLoss, match="a reserved field of its header is not zero"):
         ingot.load(with_checksums(data))
-    data = bytearray(copy_module())
+    data = bytearray(with_plain_tables(copy_module()))
     (section,) = [
         each for each in sections_of(data) if each["kind"] == known.constants["INGOT_SECTION_DIMS"]
     ]

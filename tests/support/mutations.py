@@ -12,6 +12,7 @@ import random
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,23 +20,30 @@ from typing import Any
 import numpy as np
 
 import ingot
+from ingot.compiler.vm.read_module import read_module
+from ingot.compiler.vm.write_module import write_module
 from ingot.hal.spec import layout
 
-__all__ = ["mutate", "sections_of", "survive", "with_checksums"]
+__all__ = ["mutate", "sections_of", "survive", "with_checksums", "with_plain_tables"]
 
 _KEPT = (
     *("INGOT_SECTION_OBJECTS", "INGOT_SECTION_METADATA", "INGOT_SECTION_REGIONS"),
     "INGOT_SECTION_COMPRESSED_REGIONS",
 )
+_TABLES = "INGOT_SECTION_COMPRESSED_TABLES"
 _WORDS = (0, 1, 2, 3, 4, 8, 16, 64, 255, 0x7FFF, 0x8000, 0xFFFF)
 
 
 def mutate(data: bytes, seed: int) -> bytes:
-    """The module with some numbers changed, mostly of its code."""
+    """The module with some numbers changed, mostly of its code; or some of its tables, compressed
+    as they are."""
     draw = random.Random(seed)
     known = layout()
+    if draw.random() < 0.8:
+        data = with_plain_tables(data)
     sections = sections_of(data)
-    code = known.constants["INGOT_SECTION_CODE"]
+    kinds = [each["kind"] for each in sections]
+    code = known.constants[_TABLES if known.constants[_TABLES] in kinds else "INGOT_SECTION_CODE"]
     kept = {known.constants[name] for name in _KEPT}
     kinds = [each["kind"] for each in sections if each["kind"] not in kept and each["length"]]
     result = bytearray(data)
@@ -64,6 +72,12 @@ def _change(data: bytearray, start: int, length: int, draw: random.Random) -> No
         draw.randrange(40),
     )[chosen]
     struct.pack_into(form, data, place, new % (1 << 8 * width))
+
+
+@lru_cache(maxsize=4)
+def with_plain_tables(data: bytes) -> bytes:
+    """The module file with its tables as they are used."""
+    return write_module(read_module(data), compresses_tables=False)
 
 
 def sections_of(data: bytes | bytearray) -> list[dict[str, Any]]:

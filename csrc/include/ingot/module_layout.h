@@ -6,8 +6,8 @@
  * through cffi from this very text: keep to plain C declarations without includes.
  *
  * A reader refuses a newer major version, and skips section kinds that it does not know. A
- * file has the least version that can say what it holds: 2.3 if code or graph text of kernels is
- * compressed, 2.2 if it has references, 2.1 if it calls native functions, 2.0 if an argument or
+ * file has the least version that can say what it holds: 3.0 if its tables are compressed, 2.3 if
+ * code or graph text of kernels is, 2.2 if it has references, 2.1 if it calls native functions, 2.0 if an argument or
  * result is a sequence or an optional, else 1.1.
  * Every reserved field is zero. Strings are offsets into the string section: UTF-8,
  * NUL-terminated; offset 0 is the empty string; the section's last byte is NUL.
@@ -18,8 +18,10 @@
 #include <stdint.h>
 
 #define INGOT_MODULE_MAGIC "INGOT\r\n\x1a"
-#define INGOT_MODULE_VERSION_MAJOR 2
-#define INGOT_MODULE_VERSION_MINOR 3
+#define INGOT_MODULE_VERSION_MAJOR 3
+#define INGOT_MODULE_VERSION_MINOR 0
+#define INGOT_MODULE_VERSION_MAJOR_OF_PLAIN_TABLES 2
+#define INGOT_MODULE_VERSION_MINOR_OF_COMPRESSED_CODE 3
 #define INGOT_MODULE_VERSION_MINOR_OF_REFERENCES 2
 #define INGOT_MODULE_VERSION_MINOR_OF_NATIVES 1
 #define INGOT_MODULE_VERSION_MINOR_OF_LISTS 0
@@ -28,7 +30,7 @@
 #define INGOT_MODULE_ALIGNMENT 64
 #define INGOT_MODULE_MAX_NAME 4096 /* bytes of what is found by its name, with the NUL */
 
-/* Kinds of sections. A module has at most one of each. */
+/* Kinds of sections. A module has at most one of each, wherever it stands. */
 #define INGOT_SECTION_STRINGS 1        /* bytes */
 #define INGOT_SECTION_FUNCTIONS 2      /* ingot_layout_function_t[] */
 #define INGOT_SECTION_VALUES 3         /* ingot_layout_value_t[]: arguments and results */
@@ -48,6 +50,7 @@
 #define INGOT_SECTION_NATIVES 17       /* ingot_layout_native_t[]; since version 2.1 */
 #define INGOT_SECTION_VERSIONS 18      /* ingot_layout_version_t[]; earlier readers skip it */
 #define INGOT_SECTION_COMPRESSED_REGIONS 19 /* in place of 13, compressed; since version 2.3 */
+#define INGOT_SECTION_COMPRESSED_TABLES 20  /* other sections, compressed; since version 3.0 */
 
 typedef struct ingot_layout_header_t {
   uint8_t magic[8];
@@ -66,6 +69,10 @@ typedef struct ingot_layout_section_t {
   uint64_t offset;
   uint64_t length; /* bytes */
 } ingot_layout_section_t;
+
+/* What COMPRESSED_TABLES holds: a u64, how many rows of ingot_layout_section_t follow it, these rows,
+ * and their sections, each on an 8-byte boundary, with zero bytes between. Offsets are from the u64
+ * on, a crc is 0: that of the compressed bytes is for all. CONSTANTS are never in it. */
 
 #define INGOT_FUNCTION_EXPORTED 1 /* callers see it; it has arguments and results */
 #define INGOT_FUNCTION_INIT 2 /* runs once when a program is created; no arguments */

@@ -23,6 +23,7 @@ from ingot.compiler.vm.contents import (
 )
 from ingot.compiler.vm.disassemble import disassemble
 from ingot.compiler.vm.read_module import read_dim, read_module, read_text
+from ingot.compiler.vm.sections import table_sections
 from ingot.compiler.vm.strings import StringTable
 from ingot.compiler.vm.write_module import strip_module, write_module
 from ingot.hal.errors import DataLoss, Incompatible, Unsupported
@@ -104,15 +105,31 @@ def test_code_and_graph_text_are_compressed_where_that_is_shorter() -> None:
     entries = tuple(replace(each, region="add, then mul; " * 50) for each in executable.entries)
     variants = (replace(executable.variants[0], object=b"\x7fELF" * 500), executable.variants[1])
     executables = (replace(executable, entries=entries, variants=variants),)
-    data = write_module(replace(contents, executables=executables))
-    assert len(data) < len(write_module(contents)) + 200
+    contents = replace(contents, executables=executables)
+    data = write_module(contents, compresses_tables=False)
+    assert len(data) < len(write_module(hand_written_contents(), False)) + 200
     assert b"lz4:elf-x86_64\0" in data
     assert b"lz4:e\0" not in data
-    (read,) = read_module(data).executables
-    assert (read.entries, read.variants) == (entries, variants)
-    assert_assembles(data)
-    stripped = read_module(strip_module(data))
-    assert [each.region for each in stripped.executables[0].entries] == ["", ""]
+    assert_assembles(write_module(contents))
+    for each in (data, write_module(contents)):
+        (read,) = read_module(each).executables
+        assert (read.entries, read.variants) == (entries, variants)
+        stripped = strip_module(each)
+        assert len(stripped) < len(each)
+        assert [one.region for one in read_module(stripped).executables[0].entries] == ["", ""]
+
+
+def test_tables_are_compressed() -> None:
+    contents = hand_written_contents()
+    data, plain = write_module(contents), write_module(contents, compresses_tables=False)
+    assert (data[8], plain[8]) == (3, 1)
+    assert len(data) < len(plain) * 0.6
+    assert b"kernels" in plain
+    assert b"layer/add" not in data
+    read, same = read_module(data), read_module(plain)
+    assert replace(read, constants=same.constants) == same
+    with pytest.raises(DataLoss, match="compressed tables of the module file are damaged"):
+        list(table_sections(compress(bytes([9]) + bytes(99)) or b""))
 
 
 def test_texts_that_are_no_utf_8_are_damage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +158,7 @@ def test_the_text_of_a_module_gives_its_bytes() -> None:
 def test_every_section_starts_on_64_bytes() -> None:
     from ingot.hal import spec
 
-    data = write_module(hand_written_contents())
+    data = write_module(hand_written_contents(), compresses_tables=False)
     layout = spec.layout()
     header = layout.unpack("ingot_layout_header_t", data[: layout.size("ingot_layout_header_t")])[0]
     start = layout.size("ingot_layout_header_t")
@@ -154,7 +171,7 @@ def test_every_section_starts_on_64_bytes() -> None:
 
 @pytest.mark.parametrize("at", [0, 20, 100, 500, -1])
 def test_a_flipped_byte_is_refused(at: int) -> None:
-    data = bytearray(write_module(hand_written_contents()))
+    data = bytearray(write_module(hand_written_contents(), compresses_tables=False))
     data[at] ^= 1
     with pytest.raises(DataLoss):
         read_module(bytes(data))
@@ -166,8 +183,8 @@ def test_truncated_and_newer_files_are_named() -> None:
         read_module(bytes(data[:-1]))
     with pytest.raises(DataLoss, match="no Ingot module"):
         read_module(b"")
-    data[8] = 3
-    with pytest.raises(Incompatible, match="format version 3, this Ingot reads versions 1 to 2"):
+    data[8] = 4
+    with pytest.raises(Incompatible, match="format version 4, this Ingot reads versions 1 to 3"):
         read_module(bytes(data))
 
 

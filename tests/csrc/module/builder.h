@@ -12,7 +12,7 @@
 #include "ingot/module_layout.h"
 #include "module/instruction.h"
 
-#define BUILDER_SECTIONS (INGOT_SECTION_VERSIONS + 1)
+#define BUILDER_SECTIONS (INGOT_SECTION_COMPRESSED_TABLES + 1)
 
 typedef struct builder_bytes_t {
   uint8_t *data;

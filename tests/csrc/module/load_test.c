@@ -128,7 +128,7 @@ TEST(another_major_version_is_refused_with_both_numbers) {
   ((ingot_layout_header_t *)(void *)file.data)->version_minor = 3;
   builder_seal(file.data, file.length);
   EXPECT_STATUS(load(instance, file.data, file.length, 0), INCOMPATIBLE,
-                "version 7.3, this runtime reads versions 1 to 2");
+                "version 7.3, this runtime reads versions 1 to 3");
   free(file.data);
   ingot_instance_release(instance);
 }
@@ -144,6 +144,141 @@ TEST(sections_of_a_later_minor_version_are_skipped) {
   sections[metadata].kind = 1000;
   builder_seal(file.data, file.length);
   EXPECT_OK(load(instance, file.data, file.length, 0));
+  free(file.data);
+  ingot_instance_release(instance);
+}
+
+static void append(builder_bytes_t *bytes, const void *data, size_t length) {
+  bytes->data = realloc(bytes->data, bytes->length + length);
+  if (!bytes->data) abort();
+  memcpy(bytes->data + bytes->length, data, length);
+  bytes->length += length;
+}
+
+/* A section of compressed tables that are these: one row of LZ4 without a match. */
+static builder_bytes_t literals(const builder_bytes_t *tables) {
+  builder_bytes_t packed = {NULL, 0};
+  const uint64_t length = tables->length;
+  append(&packed, &length, sizeof(length));
+  append(&packed, "\xf0", 1);
+  size_t more = tables->length - 15;
+  for (; more >= 255; more -= 255) append(&packed, "\xff", 1);
+  append(&packed, &(uint8_t){(uint8_t)more}, 1);
+  append(&packed, tables->data, tables->length);
+  return packed;
+}
+
+typedef struct tables_t {
+  uint64_t count;
+  ingot_layout_section_t rows[];
+} tables_t;
+
+typedef struct change_t {
+  enum {
+    NOTHING,
+    COUNT,
+    KIND,
+    KIND_OF_METADATA,
+    CRC,
+    OFFSET,
+    LENGTH
+  } field; /* of the first row, if of one */
+  uint64_t value;
+  const char *message; /* NULL: it loads */
+} change_t;
+
+static void change_tables(tables_t *tables, change_t change) {
+  ingot_layout_section_t *row = tables->rows;
+  switch (change.field) {
+    case NOTHING: break;
+    case COUNT: tables->count = change.value; break;
+    case KIND_OF_METADATA:
+      while (row->kind != INGOT_SECTION_METADATA) ++row;
+      row->kind = (uint32_t)change.value;
+      break;
+    case KIND: row->kind = (uint32_t)change.value; break;
+    case CRC: row->crc = (uint32_t)change.value; break;
+    case OFFSET: row->offset = change.value; break;
+    case LENGTH: row->length = change.value; break;
+  }
+}
+
+/* The full module with its constants and objects, and all else in compressed tables, which are
+ * changed. */
+static builder_bytes_t compressed_module(change_t change) {
+  builder_bytes_t file = builder_full_module();
+  const ingot_layout_header_t *header = (const void *)file.data;
+  const ingot_layout_section_t *sections = (const void *)(header + 1);
+  builder_t outer = {.global_count = header->global_count};
+  builder_bytes_t tables = {NULL, 0};
+  uint64_t count = 0;
+  append(&tables, &count, sizeof(count));
+  append(&tables, sections, header->section_count * sizeof(*sections));
+  for (uint32_t i = 0; i < header->section_count; ++i) {
+    const uint8_t *data = file.data + sections[i].offset;
+    const uint32_t kind = sections[i].kind;
+    if (kind == INGOT_SECTION_CONSTANTS || kind == INGOT_SECTION_OBJECTS) {
+      append(&outer.sections[kind], data, (size_t)sections[i].length);
+      continue;
+    }
+    append(&tables, (uint8_t[8]){0}, (0 - tables.length) % 8);
+    ((tables_t *)(void *)tables.data)->rows[count++] =
+        (ingot_layout_section_t){kind, 0, tables.length, sections[i].length};
+    append(&tables, data, (size_t)sections[i].length);
+  }
+  tables_t *built = (void *)tables.data;
+  built->count = count;
+  const size_t head = sizeof(count) + count * sizeof(*sections); /* rows that are left: padding */
+  const size_t gap = (size_t)built->rows[0].offset - head;
+  memmove(tables.data + head, tables.data + head + gap, tables.length - head - gap);
+  tables.length -= gap;
+  for (uint64_t i = 0; i < count; ++i) built->rows[i].offset -= gap;
+  change_tables(built, change);
+  outer.sections[INGOT_SECTION_COMPRESSED_TABLES] = literals(&tables);
+  free(tables.data);
+  free(file.data);
+  return builder_finish(&outer);
+}
+
+TEST(compressed_tables_are_checked_like_a_file) {
+  static const change_t changes[] = {
+      {NOTHING, 0, NULL},
+      {KIND_OF_METADATA, 1000, NULL},
+      {COUNT, 257, "its tables are 257, there is room for"},
+      {CRC, 1, "cannot be in its tables"},
+      {KIND, INGOT_SECTION_CONSTANTS, "cannot be in its tables"},
+      {KIND, INGOT_SECTION_COMPRESSED_TABLES, "cannot be in its tables"},
+      {KIND, INGOT_SECTION_METADATA, "two sections of kind"},
+      {OFFSET, 0, "leaves the tables"},
+      {OFFSET, 1, "leaves the tables"},
+      {OFFSET, UINT64_MAX - 7, "leaves the tables"},
+      {LENGTH, UINT64_MAX, "leaves the tables"},
+      {LENGTH, 1, "of its tables belong to no section"},
+  };
+  ingot_instance_t *instance = create_instance();
+  for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); ++i) {
+    builder_bytes_t file = compressed_module(changes[i]);
+    ingot_status_t status = load(instance, file.data, file.length, 0);
+    if (changes[i].message) EXPECT_STATUS(status, DATA_LOSS, changes[i].message);
+    else EXPECT_OK(status);
+    free(file.data);
+  }
+  ingot_instance_release(instance);
+}
+
+TEST(compressed_tables_that_are_no_block_are_refused) {
+  ingot_instance_t *instance = create_instance();
+  builder_bytes_t file = compressed_module((change_t){NOTHING, 0, NULL});
+  ingot_layout_header_t *header = (void *)file.data;
+  ingot_layout_section_t *section = (void *)(header + 1);
+  while (section->kind != INGOT_SECTION_COMPRESSED_TABLES) ++section;
+  uint64_t *length = (void *)(file.data + section->offset);
+  const uint64_t lengths[] = {0, 7, *length - 1, *length + 1, UINT64_MAX};
+  for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); ++i) {
+    *length = lengths[i];
+    builder_seal(file.data, file.length);
+    EXPECT_STATUS(load(instance, file.data, file.length, 0), DATA_LOSS, "no block of LZ4");
+  }
   free(file.data);
   ingot_instance_release(instance);
 }

@@ -21,7 +21,7 @@ LINES = {
     "compiler": 2590,
     "compiler/bundling": 720,
     "compiler/dispatch": 2280,
-    "compiler/frontends": 43537,
+    "compiler/frontends": 43680,
     "compiler/graph": 12005,
     "compiler/ir": 2443,
     "compiler/kernels": 17216,

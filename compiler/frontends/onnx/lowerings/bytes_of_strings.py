@@ -74,7 +74,9 @@ def _match(node: Node, x: Strings, pattern: str) -> Value:
     return node.op("take", accepts, state, axis=0, mode="clamp")
 
 
-_READ = frozenset(["i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f32", "f64"])
+_INTEGERS = frozenset(["i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"])
+_FLOATS = {"f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64"}
+"""What strings are read as: onnxruntime rounds to f32 before it rounds to 16 bits."""
 
 
 @lowering("Cast", "CastLike", domain=STRINGS)
@@ -86,10 +88,10 @@ def cast_strings(node: Node) -> Value | Strings:
     if isinstance(like, Strings) or node.integer("to", 0) == TensorProto.STRING:
         return x
     target = dtype_of(node.integer("to", 0)) if like is None else type_of(node.input(1)).dtype
-    if target is None or target.name not in _READ:
+    if target is None or target.name not in _INTEGERS | _FLOATS.keys():
         wanted = target or element_type_name(node.integer("to", 0))
         raise UnsupportedNode(
-            f"casts strings to {wanted}: use an integer type of 8 to 64 bits, f32 or f64"
+            f"casts strings to {wanted}: use integers of 8 to 64 bits or floats of 16 to 64"
         )
     decimals = read_decimals(node, x)
     if not target.is_float:
@@ -99,8 +101,10 @@ def cast_strings(node: Node) -> Value | Strings:
             result = node.compare("ne", result, 0)
     else:
         infinite, none = _match(node, x, INFINITY), _match(node, x, NAN)
-        found, known = as_float(decimals, target, infinite)
-        result = node.op("select", none, node.full(math.nan, target, shape_of(none)), found.value)
+        read = dtype(_FLOATS[target.name])
+        found, known = as_float(decimals, read, infinite)
+        result = node.op("select", none, node.full(math.nan, read, shape_of(none)), found.value)
+        result = node.convert(result, target)
         valid = node.op("or", node.op("or", infinite, none), _match(node, x, NUMBER))
     valid = node.op("and", valid, known.value)
     every = node.convert(node.reduce(valid, [0], "and"), "i64")

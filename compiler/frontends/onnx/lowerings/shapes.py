@@ -124,6 +124,10 @@ def squeeze(node: Node) -> Value:
     axes = axes_of(node, 1, type_of(x).rank, among=single)
     if axes is None:
         axes = [axis for axis in single if shape_of(x)[axis] == 1]
+        for axis in set(single) - set(axes):  # a rank cannot depend on the call
+            is_one = node.compare("eq", node.size(shape_of(x)[axis]), 1)
+            what = f"whether dim {axis} is 1, which Squeeze without axes would remove,"
+            node.require(node.convert(is_one, "i64"), 0, what)
     removed = set(axes)
     for axis in removed:
         dim = shape_of(x)[axis]

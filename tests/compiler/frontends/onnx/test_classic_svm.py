@@ -60,5 +60,7 @@ def test_linear_machines_without_vectors() -> None:
             )
             for kind in ("NONE", "LOGISTIC", "SOFTMAX")
         ),
+        classic_node("SVMClassifier", ["x"], ["label_RBF", "score_RBF"], classlabels_ints=[4, 2, 9],
+            kernel_params=[0.5, 0.0, 3.0], **weights | {"kernel_type": "RBF"}),
     ]  # fmt: skip
     read_classic(nodes, [make_value("x", ["n", 4])]).check(5e-6, x=drawn(7, 4))

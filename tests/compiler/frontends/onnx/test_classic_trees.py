@@ -153,9 +153,10 @@ def test_thresholds_of_f64() -> None:
     read_classic(made, inputs, opset=3).check(x=samples(element=np.float64))
 
 
-@pytest.mark.parametrize("element", [np.float32, np.float64])
-def test_an_ensemble_of_opset_5(element: Any) -> None:
-    """Two trees: sets of members, and one test; the second root is a leaf on both sides."""
+@pytest.mark.parametrize(("element", "end"), [(np.float32, [np.nan]), (np.float64, [])])
+def test_an_ensemble_of_opset_5(element: Any, end: list[float]) -> None:
+    """Two trees: sets of members, the last with a NaN behind it or none, and one test; the second
+    root is a leaf on both sides."""
     nan = np.nan
 
     def tensor(values: list[Any], element: Any = element) -> Any:
@@ -165,7 +166,7 @@ def test_an_ensemble_of_opset_5(element: Any) -> None:
         "TreeEnsemble", ["x"], ["y"], n_targets=2, aggregate_function=1, post_transform=0,
         nodes_modes=tensor([6, 0, 6, 2], np.uint8), nodes_featureids=[0, 1, 2, 1],
         nodes_splits=tensor([nan, 0.5, nan, 0.25]), membership_values=tensor(
-            [1.0, 0.0, -1.0, nan, 1.0, nan]
+            [1.0, 0.0, -1.0, nan, 1.0, *end]
         ),
         nodes_truenodeids=[1, 0, 1, 4], nodes_falsenodeids=[2, 1, 2, 3],
         nodes_trueleafs=[0, 1, 1, 1], nodes_falseleafs=[0, 1, 1, 1], tree_roots=[0, 3],

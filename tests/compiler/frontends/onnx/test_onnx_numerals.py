@@ -18,6 +18,7 @@ from tests.support.drawn import examples
 from tests.support.node_tests import Run, interpreted
 from tests.support.onnx_models import in_session, make_value
 from tests.support.onnx_sequences import Node
+from tests.support.results import assert_same
 
 TEXT = TensorProto.STRING
 
@@ -185,6 +186,13 @@ def test_compiled() -> None:
 
 
 def test_other_casts_are_refused() -> None:
-    what = "casts strings to f16: use an integer type of 8 to 64 bits, f32"
+    what = "casts strings to f8e5m2: use integers of 8 to 64 bits or floats of 16 to 64"
     with pytest.raises(ingot.CompileError, match=what):
-        import_onnx(_model([(TEXT, TensorProto.FLOAT16)]))
+        import_onnx(_model([(TEXT, TensorProto.FLOAT8E5M2)]))
+
+
+def test_strings_become_floats_of_16_bits() -> None:
+    model = _model([(TEXT, TensorProto.FLOAT16)])
+    texts = ["0.1", "-65504", "1e-7", "1e9", "NaN", "1.00048828125000001"]
+    (found,) = interpreted(import_onnx(model))([np.array(texts, object)])
+    assert_same(found, in_session(model, {"x0": np.array(texts, object)})[0])

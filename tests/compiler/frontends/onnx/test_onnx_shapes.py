@@ -300,6 +300,14 @@ def test_a_convolution_of_symbolic_size_has_symbolic_result_dims() -> None:
         assert _run(module, x).shape == (1, 4, -(-height // 2), 4)
 
 
+def test_a_dim_that_would_be_squeezed_at_some_calls_alone_is_not_1() -> None:
+    model = build_model([Node("Squeeze", ["x"], ["y"])], [make_value("x", ["n", 1, 3])], ["y"])
+    module = import_onnx(model)
+    assert [_run(module, np.zeros((n, 1, 3), np.float32)).shape for n in (0, 2)] == [(0, 3), (2, 3)]
+    with pytest.raises(InvalidArgument, match="whether dim 0 is 1, which Squeeze without axes"):
+        _run(module, np.zeros((1, 1, 3), np.float32))
+
+
 def test_a_rank_that_depends_on_data_is_refused_with_the_layer() -> None:
     model = build_model(
         [Node("Reshape", ["x", "shape"], ["y"], name="to_rows")],

@@ -89,8 +89,8 @@ def svm_classifier(node: Node) -> tuple[Value | Strings, Value]:
     x, classes = rows_of(node, node.input(0)), max(class_count(node, ints), 1)
     counts, kind = node.integers("vectors_per_class") or (), node.text("post_transform", "NONE")
     rho, type = node.numbers("rho") or (0.0,), node.text("kernel_type", "LINEAR")
-    if sum(counts) == 0:
-        scores = _kernel(node, x, _attribute(node, "coefficients", classes), type)
+    if sum(counts) == 0:  # a linear model, whatever its kernel_type says
+        scores = product(node, x, _attribute(node, "coefficients", classes))
         scores = node.op("add", scores, rho[0])
         return best_labels(node, scores, ints), post_transform(node, scores, kind)
     unsupported(

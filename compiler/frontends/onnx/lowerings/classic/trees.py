@@ -221,6 +221,8 @@ def _read_ensemble(node: Node) -> tuple[Tests, Leaves, np.ndarray[Any, Any]]:
 
     members: dict[int, np.ndarray[Any, Any]] = {}
     listed = array("membership_values")
+    if len(listed) and not np.isnan(listed[-1]):  # the last NaN may be left out
+        listed = np.append(listed, np.nan)
     ends = np.flatnonzero(np.isnan(listed))
     nodes = np.flatnonzero(modes == MODES.index("MEMBER"))
     unsupported(

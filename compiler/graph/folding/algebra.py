@@ -109,6 +109,8 @@ RULES = (
     # A power of -0 is that of 0, and one of -inf that of inf: their roots are not.
     AlgebraRule("pow(x, 0.5)", f"sqrt({_ROOTABLE})", "f", ulp=1),
     AlgebraRule("pow(x, -0.5)", f"rsqrt({_ROOTABLE})", "f", ulp=2),
+    AlgebraRule("pow(x, 0.25)", f"sqrt(sqrt({_ROOTABLE}))", "f", ulp=1),
+    AlgebraRule("pow(x, 0.75)", f"mul(sqrt({_ROOTABLE}), sqrt(sqrt({_ROOTABLE})))", "f", ulp=3),
     AlgebraRule("pow(x, 1.5)", f"mul(abs(x), sqrt({_ROOTABLE}))", "f", ulp=2),
     AlgebraRule("pow(x, 2.5)", f"mul(mul(x, x), sqrt({_ROOTABLE}))", "f", ulp=3),
     AlgebraRule("neg(neg(x))", "x", "fiu"),

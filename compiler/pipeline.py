@@ -35,7 +35,9 @@ from ingot.compiler.driver import Driver, Pass
 from ingot.compiler.frontends.attributes import ADAPTERS
 from ingot.compiler.frontends.natives import Native, OwnOps, python_functions
 from ingot.compiler.graph.control.settle_branches import settle_branches
+from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
+from ingot.compiler.graph.forms.keep_planes import keep_planes
 from ingot.compiler.graph.forms.multiply_codes import IN_INTEGERS, LEFT_IN_FLOAT
 from ingot.compiler.graph.forms.pack_weights import IN_HALVES, IN_PARTS, products_in_words
 from ingot.compiler.graph.forms.round_rows import (
@@ -96,6 +98,9 @@ DISPATCH_PASSES: tuple[Pass, ...] = (
 
 LANE_PASSES: tuple[Pass, ...] = (share_widths,)
 """What comes behind them for targets without work items, whose tiles do not depend on widths."""
+
+PLANE_PASSES: tuple[Pass, ...] = (keep_planes, eliminate_dead_code)
+"""What comes before DISPATCH_PASSES for these."""
 
 QUEUE_PASSES: tuple[Pass, ...] = (expand_scaled, speculate_steps)
 """What comes before DISPATCH_PASSES for devices whose queue runs behind the host."""
@@ -325,7 +330,7 @@ def _begin(
     with suppress(Error):  # what is wrong the whole tells, too
         module = driver.passes(module, GRAPH_PASSES)
         targets = [each for each in choice.targets(module) if not each.runs_behind]
-        module = driver.passes(module, (*passes, *LANE_PASSES) if targets else ())
+        module = driver.passes(module, (*PLANE_PASSES, *passes, *LANE_PASSES) if targets else ())
         for target in targets:
             build = building(target)
             build.begin_all(driver.step("lower_kernels", partial(build.lower, module)))
@@ -351,7 +356,10 @@ def _finish(
         first_kernel = sum(len(each.kernels) for each in made)
         source = module if target is targets[-1] else copy_module(module)
         lowered = driver.passes(
-            source, (*QUEUE_PASSES, *passes) if target.runs_behind else (*passes, *LANE_PASSES)
+            source,
+            (*QUEUE_PASSES, *passes)
+            if target.runs_behind
+            else (*PLANE_PASSES, *passes, *LANE_PASSES),
         )
         with given_kernels(own.kernels):
             build = building(target)

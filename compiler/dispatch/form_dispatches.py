@@ -27,6 +27,7 @@ from ingot.compiler.dispatch.group import (
     LOOKUPS,
     ORDERED,
     REDUCTIONS,
+    WINDOWS,
     Group,
     is_elementwise,
     is_scalar_constant,
@@ -338,7 +339,7 @@ class Former:
             kind = "contraction"
         elif op.name in ATTENTIONS:
             kind = "attention"
-        elif op.name == "reduce_window":
+        elif op.name in WINDOWS:
             kind = "window"
         self._join(self._new_group(kind, shape_of(op.results[0])), op)
 

@@ -24,6 +24,7 @@ __all__ = [
     "MAXIMUM_BINDINGS",
     "ORDERED",
     "REDUCTIONS",
+    "WINDOWS",
     "Group",
     "is_elementwise",
     "is_scalar_constant",
@@ -39,6 +40,7 @@ CONTRACTIONS = frozenset(
     }
 )
 REDUCTIONS = frozenset({"reduce", "arg_max", "arg_min"})
+WINDOWS = frozenset({"reduce_window", "conv_planar"})
 INDEX_OPS = frozenset(
     {
         "broadcast",

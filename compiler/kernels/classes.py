@@ -64,6 +64,7 @@ KERNEL_CLASSES = (
     KernelClass("row", ("reduce", "arg_max", "arg_min")),
     KernelClass("contraction", ("dot_packed", "dot_coded", "dot_general"), in_words=True),
     KernelClass("convolution", ("conv_packed",), in_words=True),
+    KernelClass("planar", ("conv_planar",), one_schedule=True),
     KernelClass("winograd", ("conv_winograd",)),
     KernelClass("depthwise", ("depthwise",), in_words=True),
     KernelClass("attention", ("attention", "attention_paged")),

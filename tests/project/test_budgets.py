@@ -18,13 +18,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2590,
+    "compiler": 2592,
     "compiler/bundling": 720,
-    "compiler/dispatch": 2280,
+    "compiler/dispatch": 2284,
     "compiler/frontends": 43680,
-    "compiler/graph": 12005,
+    "compiler/graph": 12140,
     "compiler/ir": 2443,
-    "compiler/kernels": 17216,
+    "compiler/kernels": 17600,
     "compiler/stream": 1653,
     "compiler/targets": 5180,
     "compiler/vm": 2725,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 131420
+IN_ALL = 131790
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -55,6 +55,19 @@ ENTRIES: dict[str, Callable[[], Function]] = {
             "conv_packed", x, w, window=(2, 3), strides=(1, 1), padding=((1, 0), (1, 1)), n=16
         ),
     ),
+    "planar": lambda: entry(
+        ["f32[n,3,5,20]", "f32[1,18,16,1]"],
+        lambda b, x, w: b.op(
+            "conv_planar", x, w, window=(2, 3), strides=(1, 2), padding=((1, 0), (1, 1)), n=9
+        ),
+        {"n": (1, None)},
+    ),
+    "planar depthwise": lambda: entry(
+        ["f32[1,3,20]", "f32[3,3]"],
+        lambda b, x, w: b.op(
+            "conv_planar", x, w, window=(3,), strides=(1,), padding=((1, 1),), n=3
+        ),
+    ),
     "winograd": lambda: entry(
         ["f32[1,7,9,4]", "f32[36,1,4,16]"],
         lambda b, x, u: b.op("conv_winograd", x, u, padding=((1, 1), (1, 1)), n=16),

@@ -25,6 +25,7 @@ __all__ = [
     "Attention",
     "AttentionPaged",
     "ConvPacked",
+    "ConvPlanar",
     "ConvWinograd",
     "Convolution",
     "ConvolutionLayout",
@@ -307,6 +308,33 @@ class ConvPacked(Attributes):
 
 
 @dataclass(frozen=True)
+class ConvPlanar(Attributes):
+    """Convolution of [batch, features, spatial...], one or two dims, with a weight of `conv_packed`
+    or, if it has a dim less than x, of `depthwise`: [batch, n, spatial...]."""
+
+    window: Dims
+    strides: Dims = field(metadata=by_operands(_spatial_ones))
+    rhs_dilation: Dims = field(metadata=by_operands(_spatial_ones))
+    padding: Pairs = field(metadata=by_operands(_no_padding))
+    n: int
+    dtype: DType = field(metadata=by_operands(_dtype_of))
+
+    def result(self, x: TensorType, w: TensorType) -> TensorType:
+        _same_class(x, w)
+        require(x.rank in (3, 4), f"x must be [batch, features, spatial...] of rank 3 or 4: {x}")
+        wanted: Dims = packed_shape(product(self.window) * x.shape[1], self.n, w.dtype)
+        if w.rank < x.rank:
+            wanted = (*self.window, self.n)
+            require(x.shape[1] == self.n, f"x {x} has not {self.n} features")
+        require(w.shape == wanted, f"w is {w}, expected {TensorType(w.dtype, wanted)}")
+        ones = (1,) * len(self.window)
+        spatial = _spatial_dims(
+            x.shape[2:], self.window, self.strides, self.padding, ones, self.rhs_dilation
+        )
+        return TensorType(self.dtype, (x.shape[0], self.n, *spatial))
+
+
+@dataclass(frozen=True)
 class ConvWinograd(Attributes):
     """Convolution of [batch, height, width, features] with a 3x3 window, by Winograd's F(4, 3) or
     F(2, 3), or of [batch, depth, height, width, features] with one of [taps, 3, 3]: u is the
@@ -448,6 +476,7 @@ for _row in (
         "dot_packed", "contraction", ("a: number", "b: number", "parts: float?"), DotPacked, ulp=4
     ),
     OpRow("conv_packed", "contraction", ("x: number", "w: number"), ConvPacked, ulp=4),
+    OpRow("conv_planar", "contraction", ("x: number", "w: number"), ConvPlanar, ulp=4),
     OpRow("conv_winograd", "contraction", ("x: real", "u: real"), ConvWinograd, ulp=32),
     OpRow("depthwise", "contraction", ("x: number", "w: number"), Depthwise, ulp=4),
     OpRow(

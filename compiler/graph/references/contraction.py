@@ -232,6 +232,13 @@ def _conv_packed(
     return _sum_to(_convolve(left, right, strides, padding, ones, rhs_dilation, 1), dtype)
 
 
+def _conv_planar(x: Array, w: Array, *, window: tuple[int, ...], n: int, **moves: Any) -> Array:
+    last = np.moveaxis(x, 1, -1)
+    if w.ndim < x.ndim:
+        return np.moveaxis(_depthwise(last, w, **moves), -1, 1)
+    return np.moveaxis(_conv_packed(last, w, window=window, n=n, **moves), -1, 1)
+
+
 @quiet
 def _conv_winograd(x: Array, u: Array, *, padding: tuple[tuple[int, int], ...], n: int) -> Array:
     """Tiles of 6x6 or 4x4 inputs, transformed, multiplied per place, transformed back, in f64."""
@@ -342,6 +349,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "dot_coded": _dot_coded,
     "dot_scaled": _dot_scaled,
     "conv_packed": _conv_packed,
+    "conv_planar": _conv_planar,
     "conv_winograd": _conv_winograd,
     "depthwise": _depthwise,
     "attention": _attention,

@@ -1,6 +1,6 @@
 """The SSA IR of all levels: Module > Function > Region > Block > Op, and typed values.
 
-Structure only: what an op means is said by the op table of its level (`graph/ops.py` and
+Structure only: what an op means is said by the op table of its level (`graph/ops` and
 so on). Ops are mutable and owned by their block; types and attributes are frozen. There
 are no use lists: passes run over a block once, front to back, and ask `count_uses` or
 `uses_of` where they need them, which keeps every pass linear.

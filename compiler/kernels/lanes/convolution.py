@@ -1,12 +1,12 @@
 """Kernels for conv_packed: convolution of channels-last images with a packed weight.
 
 No im2col buffer: a tile is a run of output pixels of one row, and for a fixed window row
-its K steps (window column, then channel) are contiguous in the input. `Staged` copies the
+its K steps (window column, then channel) are contiguous in the input. `_Staged` copies the
 input rows of a block of output rows into scratch once, zeros around them, so that
-inner loops have no bounds; without padding it reads the input in place. `Gathered` takes dims
+inner loops have no bounds; without padding it reads the input in place. `_Gathered` takes dims
 known only at the call, other ranks, rows too long for scratch, and most windows of one pixel
 with strides: it copies the windows of a run of output pixels into scratch, whatever lines they
-lie in. `Direct` takes windows too large for that, one pixel at a time with a test per window
+lie in. `_Direct` takes windows too large for that, one pixel at a time with a test per window
 position. Where sizes are known and channels many, convolutions that would copy go tap by tap
 instead (`taps.py`). Pointwise ones are products (`contraction.py`).
 """

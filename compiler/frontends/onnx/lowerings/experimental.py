@@ -3,6 +3,7 @@ that were converted from Core ML begin with ImageScaler."""
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.activations import softplus
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lower_as, lowering
@@ -32,7 +33,7 @@ def scaled_tanh(node: Node) -> Value:
 def parametric_softplus(node: Node) -> Value:
     """alpha log(1 + exp(beta x))."""
     inner = node.op("mul", node.input(0), node.number("beta", 1.0))
-    return node.op("mul", lower_as(node, "Softplus", [inner], {}), node.number("alpha", 1.0))
+    return node.op("mul", softplus(node, inner), node.number("alpha", 1.0))
 
 
 @lowering("Scale")

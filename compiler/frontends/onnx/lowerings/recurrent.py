@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ingot.compiler.frontends.activations import elu, leaky_relu, softplus, softsign
+from ingot.compiler.frontends.onnx.lowerings.activations import sloped_sigmoid
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.graph.builder import Builder
@@ -42,69 +44,32 @@ _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False,
 # Activations. `alpha` and `beta` are used up in the order of the functions that take them.
 
 
-def _fill(node: Node, x: Value, number: float) -> Value:
-    return node.fill(number, like=x)
-
-
-def _scaled(node: Node, x: Value, factor: float) -> Value:
-    return node.op("mul", x, _fill(node, x, factor))
-
-
-def _hard_sigmoid(node: Node, x: Value, alpha: float, beta: float) -> Value:
-    line = node.op("add", _scaled(node, x, alpha), _fill(node, x, beta))
-    return node.op("clamp", _fill(node, x, 0), line, _fill(node, x, 1))
+def _affine(node: Node, x: Value, alpha: float, beta: float) -> Value:
+    return node.op("add", node.op("mul", x, alpha), beta)
 
 
 def _scaled_tanh(node: Node, x: Value, alpha: float, beta: float) -> Value:
-    return _scaled(node, node.op("tanh", _scaled(node, x, beta)), alpha)
+    return node.op("mul", node.op("tanh", node.op("mul", x, beta)), alpha)
 
 
-def _affine(node: Node, x: Value, alpha: float, beta: float) -> Value:
-    return node.op("add", _scaled(node, x, alpha), _fill(node, x, beta))
+def _thresholded_relu(node: Node, x: Value, alpha: float) -> Value:
+    return node.op("select", node.compare("ge", x, alpha), x, 0)
 
 
-def _leaky_relu(node: Node, x: Value, alpha: float, beta: float) -> Value:
-    negative = node.compare("lt", x, _fill(node, x, 0))
-    return node.op("select", negative, _scaled(node, x, alpha), x)
-
-
-def _thresholded_relu(node: Node, x: Value, alpha: float, beta: float) -> Value:
-    passes = node.compare("ge", x, _fill(node, x, alpha))
-    return node.op("select", passes, x, _fill(node, x, 0))
-
-
-def _elu(node: Node, x: Value, alpha: float, beta: float) -> Value:
-    negative = node.compare("lt", x, _fill(node, x, 0))
-    return node.op("select", negative, _scaled(node, node.op("expm1", x), alpha), x)
-
-
-def _soft_sign(node: Node, x: Value, alpha: float, beta: float) -> Value:
-    return node.op("div", x, node.op("add", node.op("abs", x), _fill(node, x, 1)))
-
-
-def _soft_plus(node: Node, x: Value, alpha: float, beta: float) -> Value:
-    """max(x, 0) + log1p(exp(-|x|)), which does not overflow."""
-    decay = node.op("exp", node.op("neg", node.op("abs", x)))
-    return node.op("add", node.op("max", x, _fill(node, x, 0)), node.op("log1p", decay))
-
-
-_FUNCTIONS: dict[str, tuple[Callable[[Node, Value, float, float], Value], float, float]] = {
-    "relu": (lambda node, x, alpha, beta: node.op("max", x, _fill(node, x, 0)), 0, 0),
-    "tanh": (lambda node, x, alpha, beta: node.op("tanh", x), 0, 0),
-    "sigmoid": (lambda node, x, alpha, beta: node.op("logistic", x), 0, 0),
-    "softsign": (_soft_sign, 0, 0),
-    "softplus": (_soft_plus, 0, 0),
-    "leakyrelu": (_leaky_relu, 0.01, 0),
-    "thresholdedrelu": (_thresholded_relu, 1.0, 0),
-    "elu": (_elu, 1.0, 0),
-    "hardsigmoid": (_hard_sigmoid, 0.2, 0.5),
-    "scaledtanh": (_scaled_tanh, 1.0, 1.0),
-    "affine": (_affine, 1.0, 0.0),
+_FUNCTIONS: dict[str, tuple[Callable[..., Value], tuple[float, ...]]] = {
+    "relu": (lambda node, x: node.op("max", x, 0), ()),
+    "tanh": (lambda node, x: node.op("tanh", x), ()),
+    "sigmoid": (lambda node, x: node.op("logistic", x), ()),
+    "softsign": (softsign, ()),
+    "softplus": (softplus, ()),
+    "leakyrelu": (leaky_relu, (0.01,)),
+    "thresholdedrelu": (_thresholded_relu, (1.0,)),
+    "elu": (elu, (1.0,)),
+    "hardsigmoid": (sloped_sigmoid, (0.2, 0.5)),
+    "scaledtanh": (_scaled_tanh, (1.0, 1.0)),
+    "affine": (_affine, (1.0, 0.0)),
 }
-_WITH_ALPHA = frozenset(
-    {"leakyrelu", "thresholdedrelu", "elu", "hardsigmoid", "scaledtanh", "affine"}
-)
-_WITH_BETA = frozenset({"hardsigmoid", "scaledtanh", "affine"})
+"""Each function, and the values of `alpha` and `beta` that it takes where none are given."""
 
 
 def activations_of(node: Node, count: int, default: Sequence[str]) -> list[Activation]:
@@ -126,25 +91,23 @@ def activations_of(node: Node, count: int, default: Sequence[str]) -> list[Activ
         if key not in _FUNCTIONS:
             known = ", ".join(sorted(_FUNCTIONS))
             raise UnsupportedNode(f"its activation '{name}' is not known; known are: {known}")
-        function, alpha, beta = _FUNCTIONS[key]
-        alpha = next(alphas, alpha) if key in _WITH_ALPHA else alpha
-        beta = next(betas, beta) if key in _WITH_BETA else beta
+        function, defaults = _FUNCTIONS[key]
+        given = [
+            next(left, default) for left, default in zip((alphas, betas), defaults, strict=False)
+        ]
         is_gate = len(default) < 3 or place % 3 != 2
         clipped = node.has("clip") and is_gate
-        made.append(_activation(function, alpha, beta, bound if clipped else None))
+        made.append(_activation(function, given, bound if clipped else None))
     return made
 
 
 def _activation(
-    function: Callable[[Node, Value, float, float], Value],
-    alpha: float,
-    beta: float,
-    bound: float | None,
+    function: Callable[..., Value], numbers: Sequence[float], bound: float | None
 ) -> Activation:
     def apply(node: Node, x: Value) -> Value:
         if bound is not None:
-            x = node.op("clamp", _fill(node, x, -bound), x, _fill(node, x, bound))
-        return function(node, x, alpha, beta)
+            x = node.op("clamp", -bound, x, bound)
+        return function(node, x, *numbers)
 
     return apply
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+from ingot.compiler.frontends.activations import elu, gelu, hard_swish, leaky_relu, limited
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import softmax as normalized_exponentials
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
@@ -11,13 +10,13 @@ from ingot.compiler.ir import Value
 
 __all__ = ["activate"]
 
-_RANGES = {1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+_RANGES: dict[int, tuple[float, float | None]] = {1: (0, None), 2: (-1, 1), 3: (0, 6)}
 
 
 def activate(c: Context, x: Value, kind: int) -> Value:
     """What a fused activation makes of x."""
     if kind in _RANGES:
-        return _limited(c, x, *_RANGES[kind])
+        return limited(c, x, *_RANGES[kind])
     if kind == 4:
         return c.op("tanh", x)
     if kind != 0:
@@ -25,26 +24,18 @@ def activate(c: Context, x: Value, kind: int) -> Value:
     return x
 
 
-def _limited(c: Context, x: Value, low: float, high: float | None) -> Value:
-    if high is None:
-        return c.op("max", x, low)
-    return c.op("clamp", low, x, high)
-
-
 def _register(name: str, low: float, high: float | None) -> None:
-    lowering(name)(lambda c, x: _limited(c, x, low, high))
+    lowering(name)(lambda c, x: limited(c, x, low, high))
 
 
-_register("RELU", 0.0, None)
-_register("RELU6", 0.0, 6.0)
-_register("RELU_N1_TO_1", -1.0, 1.0)
-_register("RELU_0_TO_1", 0.0, 1.0)
-
-
-@lowering("LEAKY_RELU")
-def leaky_relu(c: Context, x: Value) -> Value:
-    scaled = c.op("mul", x, c.options.alpha)
-    return c.op("select", c.compare("gt", x, 0), x, scaled)
+_register("RELU", 0, None)
+_register("RELU6", 0, 6)
+_register("RELU_N1_TO_1", -1, 1)
+_register("RELU_0_TO_1", 0, 1)
+lowering("ELU")(elu)
+lowering("HARD_SWISH")(hard_swish)
+lowering("LEAKY_RELU")(lambda c, x: leaky_relu(c, x, c.options.alpha))
+lowering("GELU")(lambda c, x: gelu(c, x, approximate="tanh" if c.options.approximate else "none"))
 
 
 @lowering("PRELU")
@@ -52,29 +43,6 @@ def prelu(c: Context, x: Value, slope: Value) -> Value:
     x, slope = c.broadcast(x, slope)
     scaled = c.op("mul", x, slope)
     return c.op("select", c.compare("ge", x, 0), x, scaled)
-
-
-@lowering("ELU")
-def elu(c: Context, x: Value) -> Value:
-    return c.op("select", c.compare("lt", x, 0), c.op("expm1", x), x)
-
-
-@lowering("HARD_SWISH")
-def hard_swish(c: Context, x: Value) -> Value:
-    ramp = _limited(c, c.op("add", x, 3), 0.0, 6.0)
-    return c.op("mul", x, c.op("mul", ramp, 1 / 6))
-
-
-@lowering("GELU")
-def gelu(c: Context, x: Value) -> Value:
-    if c.options.approximate:
-        cube = c.op("mul", c.op("mul", x, x), c.op("mul", x, 0.044715))
-        inner = c.op("mul", c.op("add", x, cube), math.sqrt(2 / math.pi))
-        bell = c.op("tanh", inner)
-    else:
-        bell = c.op("erf", c.op("mul", x, math.sqrt(0.5)))
-    half = c.op("mul", x, 0.5)
-    return c.op("mul", half, c.op("add", bell, 1))
 
 
 @lowering("SOFTMAX")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ingot.compiler.frontends.activations import gelu
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import narrow, softmax, widen
 from ingot.compiler.frontends.torch.lowering import TRAINING, Context, lowering
-from ingot.compiler.frontends.torch.lowerings.activations import gelu, relu
 from ingot.compiler.frontends.torch.lowerings.contractions import linear, matmul
 from ingot.compiler.frontends.torch.lowerings.normalizations import layer_norm, log_sum_exp
 from ingot.compiler.ir import Value, dims
@@ -142,7 +142,7 @@ def encoder_layer(
 
     def feed(x: Value) -> Value:
         inner = linear(c, x, weight1, bias1)
-        return linear(c, gelu(c, inner) if use_gelu else relu(c, inner), weight2, bias2)
+        return linear(c, gelu(c, inner) if use_gelu else c.op("max", inner, 0), weight2, bias2)
 
     for step, weight, bias in ((attend, norm1, norm1_bias), (feed, norm2, norm2_bias)):
         if norm_first:

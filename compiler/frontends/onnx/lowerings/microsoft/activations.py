@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.activations import gelu, limited, swish
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
 
-__all__ = ["add", "fast_gelu_of", "halves", "silu", "swiglu_of"]
-
-_TANH = {"approximate": "tanh"}
+__all__ = ["add", "gated_swish", "halves", "swiglu_of"]
 
 
 def add(node: Node, *values: Value | None) -> Value:
@@ -18,15 +17,6 @@ def add(node: Node, *values: Value | None) -> Value:
     for value in rest:
         first = node.op("add", *node.broadcast(first, value))
     return first
-
-
-def fast_gelu_of(node: Node, x: Value) -> Value:
-    return lower_as(node, "Gelu", [x], _TANH)
-
-
-def silu(node: Node, x: Value) -> Value:
-    """x * sigmoid(x)."""
-    return lower_as(node, "Swish", [x], {})
 
 
 def halves(node: Node, x: Value) -> tuple[Value, Value]:
@@ -39,26 +29,26 @@ def halves(node: Node, x: Value) -> tuple[Value, Value]:
 @lowering("BiasGelu", domain=MICROSOFT)
 def bias_gelu(node: Node) -> Value:
     x = add(node, widen(node, node.input(0)), widen(node, node.input(1)))
-    return narrow(node, lower_as(node, "Gelu", [x], {}), node.input(0))
+    return narrow(node, gelu(node, x), node.input(0))
 
 
 @lowering("FastGelu", domain=MICROSOFT)
 def fast_gelu(node: Node) -> Value:
     bias = node.optional(1)
     x = add(node, widen(node, node.input(0)), None if bias is None else widen(node, bias))
-    return narrow(node, fast_gelu_of(node, x), node.input(0))
+    return narrow(node, gelu(node, x, approximate="tanh"), node.input(0))
 
 
 @lowering("QuickGelu", domain=MICROSOFT)
 def quick_gelu(node: Node) -> Value:
-    return lower_as(node, "Swish", [node.input(0)], {"alpha": node.number("alpha", 1.702)})
+    return swish(node, node.input(0), node.number("alpha", 1.702))
 
 
 @lowering("BiasSplitGelu", domain=MICROSOFT)
 def bias_split_gelu(node: Node) -> Value:
     """The left half of x + bias times the Gelu of the right one."""
     left, right = halves(node, add(node, widen(node, node.input(0)), widen(node, node.input(1))))
-    result = node.op("mul", left, lower_as(node, "Gelu", [right], {}))
+    result = node.op("mul", left, gelu(node, right))
     return narrow(node, result, node.input(0))
 
 
@@ -126,11 +116,13 @@ def swiglu(node: Node) -> Value:
 
 
 def swiglu_of(node: Node, gate: Value, up: Value) -> Value:
-    """As the attributes of the node say."""
     limit = node.number("limit", 0.0)
-    if limit > 0:
-        gate = node.op("min", gate, limit)
-        up = node.op("clamp", -limit, up, limit)
-    gate = lower_as(node, "Swish", [gate], {"alpha": node.number("activation_alpha", 1.0)})
-    shift = node.fill(node.number("activation_beta", 0.0), like=up)
-    return node.op("mul", gate, node.op("add", up, shift))
+    return gated_swish(node, gate, up, limit if limit > 0 else None)
+
+
+def gated_swish(node: Node, gate: Value, up: Value, limit: float | None) -> Value:
+    """swish(gate) * (up + beta), both sides clamped to the limit."""
+    if limit is not None:
+        gate, up = node.op("min", gate, limit), limited(node, up, -limit, limit)
+    gate = swish(node, gate, node.number("activation_alpha", 1.0))
+    return node.op("mul", gate, node.op("add", up, node.number("activation_beta", 0.0)))

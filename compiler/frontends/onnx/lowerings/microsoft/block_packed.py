@@ -3,12 +3,12 @@ type is ggml's number of it."""
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.activations import swish
 from ingot.compiler.frontends.gguf.blocks import decode
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import silu
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
-from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
+from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.frontends.onnx.tensors import dtype_of
 from ingot.compiler.ir import Value
 from ingot.hal.gguf import BLOCK_TYPES
@@ -65,7 +65,7 @@ def matmul_packed(node: Node) -> Value:
     if kind == "none":
         return product
     if kind == "silu":
-        return narrow(node, silu(node, widen(node, product)), x)
+        return narrow(node, swish(node, widen(node, product)), x)
     unsupported(kind not in ("relu2", "relu_squared"), f"its activation_type is '{kind}'")
-    positive = lower_as(node, "Relu", [widen(node, product)], {})
+    positive = node.op("max", widen(node, product), 0)
     return narrow(node, node.op("mul", positive, positive), x)

@@ -3,9 +3,10 @@ norm."""
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.activations import swish
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add, silu
+from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
 from ingot.compiler.frontends.onnx.lowerings.microsoft.block_quantized import (
     times_blocks,
     unpacked,
@@ -50,12 +51,12 @@ def matmul_qkv(node: Node) -> tuple[Value, ...]:
 
 @lowering("MatMulNBitsMlp", domain=MICROSOFT)
 def matmul_mlp(node: Node) -> tuple[Value, Value]:
-    """silu(gate) * up, products of one norm, and what it is a norm of."""
+    """swish(gate) * up, products of one norm, and what it is a norm of."""
     kind = node.text("activation", "silu")
     unsupported(kind != "silu", f"its activation is '{kind}': 'silu' is supported")
     normal, total = _normalized(node, 1e-5)
     gate, up = (_by_bits(node, normal, at, node.integer("N", 0)) for at in (3, 6))
-    return node.op("mul", silu(node, gate), up), total
+    return node.op("mul", swish(node, gate), up), total
 
 
 @lowering("MatMulNBitsQLoRA", domain=MICROSOFT)

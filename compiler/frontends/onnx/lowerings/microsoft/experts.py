@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from ingot.compiler.frontends.activations import gelu, swish
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add, halves, silu
+from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add, gated_swish, halves
 from ingot.compiler.frontends.onnx.lowerings.microsoft.block_packed import numbers_of_rows
 from ingot.compiler.frontends.onnx.lowerings.microsoft.block_quantized import (
     unpacked,
@@ -25,7 +26,6 @@ from ingot.hal.spec import dtype
 
 __all__: list[str] = []
 
-_TANH = {"approximate": "tanh"}
 
 Weight = Callable[[Node, Value], Value]
 """The weight [outputs, inputs] of the expert of a number, in f32."""
@@ -213,6 +213,14 @@ def _greatest(node: Node, scores: Value, k: int) -> Value:
     return node.reduce(hit, [1], "or")
 
 
+_ACTIVATIONS: dict[str, Callable[[Node, Value], Value]] = {
+    "relu": lambda node, x: node.op("max", x, 0),
+    "gelu": lambda node, x: gelu(node, x, approximate="tanh"),
+    "silu": swish,
+    "identity": lambda node, x: x,
+}
+
+
 def _activated(node: Node, first: _Layer, third: _Layer | None, x: Value, expert: Value) -> Value:
     hidden = first.apply(node, x, expert)
     packed = node.proto.op_type == "MoEPacked"
@@ -220,11 +228,10 @@ def _activated(node: Node, first: _Layer, third: _Layer | None, x: Value, expert
     if kind in ("swiglu", "geglu"):
         return _gated(node, kind, third, x, expert, hidden)
     if kind in ("relu2", "relu_squared"):
-        positive = lower_as(node, "Relu", [hidden], {})
+        positive = node.op("max", hidden, 0)
         return node.op("mul", positive, positive)
-    names = {"relu": "Relu", "gelu": "Gelu", "identity": "Identity"}  # of Gelu the tanh form
-    unsupported(kind not in (*names, "silu"), f"its activation_type is '{kind}'")
-    hidden = silu(node, hidden) if kind == "silu" else lower_as(node, names[kind], [hidden], _TANH)
+    unsupported(kind not in _ACTIVATIONS, f"its activation_type is '{kind}'")
+    hidden = _ACTIVATIONS[kind](node, hidden)
     return hidden if third is None else node.op("mul", hidden, third.apply(node, x, expert))
 
 
@@ -247,14 +254,9 @@ def _gated(
         assert third is not None
         gate, rest = both, third.apply(node, x, expert)
     if kind == "geglu":
-        return node.op("mul", lower_as(node, "Gelu", [gate], _TANH), rest)
+        return node.op("mul", gelu(node, gate, approximate="tanh"), rest)
     unsupported(
         bool(node.integer("swiglu_limit_after_activation", 0)), "it clamps the activated gate"
     )
-    if node.has("swiglu_limit"):
-        limit = node.number("swiglu_limit", 0.0)
-        gate = node.op("min", gate, limit)
-        rest = node.op("clamp", -limit, rest, limit)
-    gate = lower_as(node, "Swish", [gate], {"alpha": node.number("activation_alpha", 1.0)})
-    shift = node.fill(node.number("activation_beta", 0.0), like=rest)
-    return node.op("mul", gate, node.op("add", rest, shift))
+    limit = node.number("swiglu_limit", 0.0) if node.has("swiglu_limit") else None
+    return gated_swish(node, gate, rest, limit)

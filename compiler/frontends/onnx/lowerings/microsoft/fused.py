@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ingot.compiler.frontends.activations import gelu
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import (
     add,
-    fast_gelu_of,
     halves,
     swiglu_of,
 )
@@ -127,7 +127,7 @@ def router_and_gate(node: Node) -> tuple[Value, Value]:
 def gemm_fast_gelu(node: Node) -> Value:
     x = node.input(0)
     product = matmul(node, x, node.input(1), type_of(x).dtype)
-    return fast_gelu_of(node, add(node, product, node.optional(2)))
+    return gelu(node, add(node, product, node.optional(2)), approximate="tanh")
 
 
 @lowering("FusedConv", domain=MICROSOFT)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from ingot.compiler.frontends.activations import softplus
 from ingot.compiler.frontends.emitter import Emitter
 from ingot.compiler.frontends.onnx.lowerings.microsoft.ragged import captured, spans_of
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
-from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
+from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.frontends.spans import Spans
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.control.build_control import counted_loop
@@ -26,7 +27,7 @@ def linear_attention_gate(node: Node) -> tuple[Value, Value | None]:
     a, b = node.input(0), node.optional(3)
     element = type_of(a).dtype
     total = node.op("add", *node.broadcast(node.convert(a, "f32"), node.input(1)))
-    decay = node.op("mul", *node.broadcast(lower_as(node, "Softplus", [total]), node.input(2)))
+    decay = node.op("mul", *node.broadcast(softplus(node, total), node.input(2)))
     beta = None if b is None else node.op("logistic", node.convert(b, "f32"))
     return node.convert(decay, element), None if beta is None else node.convert(beta, element)
 
@@ -242,7 +243,7 @@ def _decay(node: Node, batch: Dim, rank: int, heads: Dim) -> Value:
     bias = node.reshape(bias, (heads, floordiv(product(shape_of(bias)), heads)))
     total = node.op("add", *node.broadcast(decay, bias))
     if kind in ("softplus", "qwen"):
-        made = lower_as(node, "Softplus", [total], {})
+        made = softplus(node, total)
         return node.op("mul", *node.broadcast(made, node.op("neg", rate)))
     made = node.op("logistic", node.op("mul", *node.broadcast(total, rate)))
     return node.op("mul", made, node.number("gate_lower_bound", -5.0))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.activations import swish
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add, silu
+from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
@@ -105,7 +106,7 @@ def _group_norm(node: Node, x: Value) -> Value:
     x = channels_first(node, x) if last else x
     x = lower_as(node, "GroupNormalization", [x, node.input(1), node.input(2)], attributes)
     if node.integer("activation", 0):
-        x = silu(node, x)
+        x = swish(node, x)
     return narrow(node, channels_last(node, x) if last else x, node.input(0))
 
 
@@ -153,5 +154,5 @@ def gated_rms_norm(node: Node) -> Value:
         node, "RMSNormalization", [node.reshape(x, runs), scale],
         {"epsilon": node.number("epsilon", 1e-5)},
     )  # fmt: skip
-    gate = node.op("logistic", gate) if kind == "sigmoid" else silu(node, gate)
+    gate = node.op("logistic", gate) if kind == "sigmoid" else swish(node, gate)
     return narrow(node, node.op("mul", node.reshape(normal, shape), gate), node.input(0))

@@ -6,6 +6,7 @@ Rows lie one behind another; of a weight its columns may, as the optimiser store
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.activations import gelu
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import widen
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
@@ -76,7 +77,7 @@ def dequantize_with_order(node: Node) -> Value:
 def ordered_gelu(node: Node) -> Value:
     _order(node, "order_X", "order_Y")
     x = dequantized(node, node.input(0), _number(node, 1), None)
-    return _rounded(node, lower_as(node, "Gelu", [x], {}), 2)
+    return _rounded(node, gelu(node, x), 2)
 
 
 @lowering("QOrderedLayerNormalization", domain=MICROSOFT)

@@ -4,9 +4,10 @@ the last one ends, are integers [texts + 1]."""
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.activations import swish
 from ingot.compiler.frontends.cached_tokens import Blocks
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add, silu
+from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
 from ingot.compiler.frontends.onnx.lowerings.microsoft.attention import (
     Softmax,
     attend,
@@ -75,7 +76,7 @@ def causal_convolution(node: Node) -> tuple[Value, Value, Value | None]:
         factor = node.reshape(widen(node, node.sliced(weight, -1, tap, tap + 1)), (channels,))
         sums = add(node, node.op("mul", *node.broadcast(widen(node, seen), factor)), sums)
     assert sums is not None
-    result = narrow(node, sums if kind == "none" else silu(node, sums), x)
+    result = narrow(node, sums if kind == "none" else swish(node, sums), x)
     update = captured(node, spans, x, node.input(5), capacity) if capacity else None
     return result, samples.last(), update
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import silu
+from ingot.compiler.frontends.activations import swish
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
@@ -33,7 +33,7 @@ def causal_convolution(node: Node) -> tuple[Value, Value]:
     attributes = {"group": channels, "dilations": [step]}
     result = lower_as(node, "Conv", [joined, weight, node.optional(2)], attributes)
     past = node.sliced(joined, -1, length, length + kept)
-    return result if kind == "none" else silu(node, result), past
+    return result if kind == "none" else swish(node, result), past
 
 
 @lowering("UnfoldTensor", domain=MICROSOFT)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.frontends.onnx.lowerings.windows import Window, read_window
+from ingot.compiler.frontends.onnx.lowerings.windows import read_window
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.pooling import Window
 from ingot.compiler.frontends.products import matmul
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dims import Dim, floordiv

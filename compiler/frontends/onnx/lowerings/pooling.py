@@ -2,71 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ingot.compiler.frontends.normalizing import mean
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
-from ingot.compiler.frontends.onnx.lowerings.places import greatest_with_places
-from ingot.compiler.frontends.onnx.lowerings.windows import Window, read_window
+from ingot.compiler.frontends.onnx.lowerings.windows import read_window
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
 from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.pooling import Window, averaged, chosen, pooled
+from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value, dims
-from ingot.compiler.ir.dims import Dim
+from ingot.hal.spec import dtype
 
 __all__ = ["average_windows"]
 
 
-def _window(node: Node, x: Value) -> tuple[Window, tuple[Dim, ...]]:
-    """The pooling window and the padding that ceil_mode adds behind each axis."""
+def _window(node: Node, x: Value) -> Window:
     spatial = shape_of(x)[2:]
     window = read_window(node, spatial, node.integers("kernel_shape") or ())
-    if not node.integer("ceil_mode", 0):
-        return window, (0,) * len(spatial)
-    extra: list[Dim] = []
-    columns = zip(
-        spatial, window.sizes, window.strides, window.padding, window.dilations, strict=True
-    )
-    for dim, size, stride, (low, high), dilation in columns:
-        reach = (size - 1) * dilation + 1
-        count = dims.ceildiv(dim + low + high - reach, stride) + 1
-        # a last window that would see nothing but padding is left out
-        count = dims.minimum(count, dims.ceildiv(dim + low, stride))
-        extra.append(dims.maximum((count - 1) * stride + reach - dim - low - high, 0))
-    return window, tuple(extra)
-
-
-def _reduce_window(
-    node: Node, x: Value, kind: str, window: Window, extra: tuple[Dim, ...], padded: bool = False
-) -> Value:
-    """Pools x; `padded` says that x has the window's padding but not `extra` already."""
-    padding = tuple(
-        (0, more) if padded else (low, high + more)
-        for (low, high), more in zip(window.padding, extra, strict=True)
-    )
-    return node.op(
-        "reduce_window",
-        x,
-        kind=kind,
-        window=(1, 1, *window.sizes),
-        strides=(1, 1, *window.strides),
-        padding=((0, 0), (0, 0), *padding),
-        base_dilation=(1,) * type_of(x).rank,
-        window_dilation=(1, 1, *window.dilations),
-    )
+    return window.ceiled(spatial) if node.integer("ceil_mode", 0) else window
 
 
 @lowering("MaxPool")
 def max_pool(node: Node) -> Value | tuple[Value, ...]:
+    """Also, if wanted, the number of each element in x, counted by rows (or columns)."""
     x = node.input(0)
-    window, extra = _window(node, x)
+    window = _window(node, x)
     if not node.wants(1):
-        return _reduce_window(node, x, "max", window, extra)
-    return greatest_with_places(node, x, window, extra)
+        return pooled(node, x, "max", window)
+    order = tuple(range(type_of(x).rank))
+    if node.integer("storage_order", 0):
+        order = (0, 1, *reversed(order[2:]))
+    shape = tuple(shape_of(x)[axis] for axis in order)
+    numbers = node.op("iota", dtype=dtype("i64"), shape=(dims.product(shape),), axis=0)
+    numbers = node.transpose(node.reshape(numbers, shape), order)  # its own inverse
+
+    def keeps(inner: Builder, best: Sequence[Value], other: Sequence[Value]) -> Value:
+        return inner.value("compare", *best, *other, direction="ge")
+
+    return tuple(chosen(node, x, numbers, window, keeps))
 
 
 @lowering("LpPool")
 def lp_pool(node: Node) -> Value:
     """The p-norm of each window; padding counts as 0."""
     x = widen(node, node.input(0))
-    window, extra = _window(node, x)
-    total = _reduce_window(node, _power(node, x), "add", window, extra)
+    total = pooled(node, _power(node, x), "add", _window(node, x))
     return narrow(node, _root(node, total), node.input(0))
 
 
@@ -99,46 +80,17 @@ def average_pool(node: Node) -> Value:
     return average_windows(node, node.input(0))
 
 
-def average_windows(node: Node, given: Value, *, whole: bool = False) -> Value:
-    """The mean of each window. With count_include_pad, places of the padding count; if `whole`,
-    so do those behind it, which a window in ceil_mode reaches."""
-    x = widen(node, given)
-    window, extra = _window(node, x)
-    total = _reduce_window(node, x, "add", window, extra)
+def average_windows(node: Node, x: Value, *, whole: bool = False) -> Value:
+    """The mean of each window, as the node's attributes say, and `averaged` has it."""
     include = bool(node.integer("count_include_pad", 0))
-    if _counts_all(window, extra, include, whole):
-        count = node.size(dims.product(window.sizes), type_of(x).dtype)
-    else:
-        count = _count(node, x, window, extra, include)
-    mean = node.op("div", total, node.broadcast_to(count, shape_of(total)))
-    return narrow(node, mean, given)
-
-
-def _counts_all(window: Window, extra: tuple[Dim, ...], include: bool, whole: bool) -> bool:
-    """Whether all places of every window count."""
-    if include and whole:
-        return True
-    return not any(extra) and (include or all(pair == (0, 0) for pair in window.padding))
-
-
-def _count(node: Node, x: Value, window: Window, extra: tuple[Dim, ...], include: bool) -> Value:
-    """How many places of each window lie in x, or, if `include`, in x and its padding."""
-    spatial = shape_of(x)[2:]
-    if include:
-        pairs = zip(spatial, window.padding, strict=True)
-        spatial = tuple(dim + low + high for dim, (low, high) in pairs)
-    ones = node.full(1, type_of(x).dtype, (1, 1, *spatial))
-    return _reduce_window(node, ones, "add", window, extra, padded=include)
+    return averaged(node, x, _window(node, x), include=include, whole=whole)
 
 
 @lowering("GlobalAveragePool")
 def global_average_pool(node: Node) -> Value:
     x = widen(node, node.input(0))
     axes = range(2, type_of(x).rank)
-    total = node.reduce(x, axes, "add", keep=True)
-    count = node.size(dims.product(shape_of(x)[2:]), type_of(x).dtype)
-    result = node.op("div", total, node.broadcast_to(count, shape_of(total)))
-    return narrow(node, result, node.input(0))
+    return narrow(node, node.keep_axes(mean(node, x, axes), shape_of(x), axes), node.input(0))
 
 
 @lowering("GlobalMaxPool")

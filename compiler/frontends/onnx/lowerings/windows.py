@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode
-from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, ceildiv, maximum
+from ingot.compiler.frontends.pooling import Window, same_padding
+from ingot.compiler.ir.dims import Dim
 
-__all__ = ["Window", "read_window"]
-
-
-@dataclass(frozen=True)
-class Window:
-    """A window over the spatial axes; padding as (before, after) per axis."""
-
-    sizes: tuple[Dim, ...]
-    strides: tuple[int, ...]
-    padding: tuple[tuple[Dim, Dim], ...]
-    dilations: tuple[int, ...]
+__all__ = ["read_window"]
 
 
 def read_window(node: Node, spatial: Sequence[Dim], sizes: Sequence[Dim]) -> Window:
@@ -37,18 +27,9 @@ def read_window(node: Node, spatial: Sequence[Dim], sizes: Sequence[Dim]) -> Win
     mode = node.text("auto_pad", "NOTSET")
     padding: tuple[tuple[Dim, Dim], ...]
     if mode in ("SAME_UPPER", "SAME_LOWER"):
-        columns = zip(spatial, sizes, strides, dilations, strict=True)
-        padding = tuple(_same(*column, upper=mode == "SAME_UPPER") for column in columns)
+        padding = same_padding(spatial, sizes, strides, dilations, upper=mode == "SAME_UPPER")
     elif mode == "VALID":
         padding = ((0, 0),) * count
     else:
         padding = tuple(zip(pads[:count], pads[count:], strict=True))
     return Window(tuple(sizes), tuple(strides), padding, tuple(dilations))
-
-
-def _same(dim: Dim, size: Dim, stride: int, dilation: int, *, upper: bool) -> tuple[Dim, Dim]:
-    """Padding that makes the result ceil(dim / stride) long; the odd one goes to one end."""
-    reach = (size - 1) * dilation + 1
-    total = maximum((ceildiv(dim, stride) - 1) * stride + reach - dim, 0)
-    small = total // 2
-    return (small, total - small) if upper else (total - small, small)

@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.pooling import same_padding
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.frontends.tflite.quantized import as_codes_of_rows
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
-__all__ = ["add_bias", "same_padding"]
+__all__ = ["add_bias"]
 
 _LETTERS = {2: "hw", 3: "dhw"}
-
-
-def same_padding(
-    sizes: Sequence[Dim], window: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int]
-) -> list[tuple[Dim, Dim]]:
-    """What stands before and behind each axis, so that windows stand at every stride."""
-    pairs: list[tuple[Dim, Dim]] = []
-    for size, n, stride, dilation in zip(sizes, window, strides, dilations, strict=True):
-        reach = (n - 1) * dilation + 1
-        total = dims.maximum((dims.ceildiv(size, stride) - 1) * stride + reach - size, 0)
-        low = dims.floordiv(total, 2)
-        pairs.append((low, total - low))
-    return pairs
 
 
 def add_bias(c: Context, x: Value, bias: Value | None, place: int) -> Value:
@@ -116,9 +104,9 @@ def _steps(c: Context) -> tuple[list[int], list[int]]:
 
 def _pairs(
     c: Context, x: Value, window: Sequence[Dim], strides: Sequence[int], dilations: Sequence[int]
-) -> list[tuple[Dim, Dim]]:
+) -> tuple[tuple[Dim, Dim], ...]:
     if c.options.padding:  # VALID
-        return [(0, 0)] * len(strides)
+        return ((0, 0),) * len(strides)
     return same_padding(shape_of(x)[1:-1], window, strides, dilations)
 
 
@@ -188,7 +176,7 @@ def _transposed(
     """A convolution over x with zeros between its elements, the window turned around."""
     strides, dilations = _steps(c)
     sizes = c.dims(shape)[1:-1]
-    forward: list[tuple[Dim, Dim]] = [(0, 0)] * len(sizes)
+    forward: tuple[tuple[Dim, Dim], ...] = ((0, 0),) * len(sizes)
     if not c.options.padding:
         forward = same_padding(sizes, window, strides, dilations)
     pairs: list[tuple[Dim, Dim]] = []

@@ -7,8 +7,9 @@ from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import mean, narrow, widen
+from ingot.compiler.frontends.pooling import Window, averaged, chosen, pooled
 from ingot.compiler.frontends.torch.lowering import Context, lowering, per_axis
-from ingot.compiler.frontends.windows import Windows, select_elements
+from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
@@ -18,82 +19,22 @@ __all__: list[str] = []
 _I64 = dtype("i64")
 
 
-def _pooled(
-    c: Context, x: Value, kind: str, sizes: Sequence[Any], strides: Sequence[Any],
-    padding: Sequence[tuple[Dim, Dim]], dilations: Sequence[Any],
-) -> Value:  # fmt: skip
-    lead = type_of(x).rank - len(sizes)
-    return c.op(
-        "reduce_window",
-        x,
-        kind=kind,
-        window=(*[1] * lead, *sizes),
-        strides=(*[1] * lead, *strides),
-        padding=(*[(0, 0)] * lead, *padding),
-        base_dilation=(1,) * type_of(x).rank,
-        window_dilation=(*[1] * lead, *dilations),
-    )
-
-
-def _padding(
-    spatial: Sequence[Dim], sizes: Sequence[Any], strides: Sequence[Any], pads: Sequence[Any],
-    dilations: Sequence[Any], ceil_mode: bool,
-) -> list[tuple[Dim, Dim]]:  # fmt: skip
-    """What stands before and behind each axis, with what ceil_mode adds."""
-    pairs: list[tuple[Dim, Dim]] = []
-    for dim, size, stride, pad, dilation in zip(
-        spatial, sizes, strides, pads, dilations, strict=True
-    ):
-        extra: Dim = 0
-        if ceil_mode:
-            reach = (size - 1) * dilation + 1
-            count = dims.ceildiv(dim + 2 * pad - reach, stride) + 1
-            # a last window that would see nothing but padding is left out
-            count = dims.minimum(count, dims.ceildiv(dim + pad, stride))
-            extra = dims.maximum((count - 1) * stride + reach - dim - 2 * pad, 0)
-        pairs.append((pad, pad + extra))
-    return pairs
-
-
-def _max_pool(
-    c: Context, x: Value, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: bool,
-) -> Value:  # fmt: skip
-    sizes = per_axis(kernel, count)
-    strides = per_axis(stride, count) if stride else sizes
-    dilations = per_axis(dilation, count)
-    spatial = shape_of(x)[type_of(x).rank - count :]
-    pads = _padding(spatial, sizes, strides, per_axis(padding, count), dilations, ceil_mode)
-    return _pooled(c, x, "max", sizes, strides, pads, dilations)
+def _window(
+    x: Value, count: int, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Window:  # fmt: skip
+    """The window over the last axes of x, as torch describes it."""
+    sizes = tuple(per_axis(kernel, count))
+    strides = tuple(per_axis(stride, count)) if stride else sizes
+    pads = tuple((pad, pad) for pad in per_axis(padding, count))
+    window = Window(sizes, strides, pads, tuple(per_axis(dilation, count)))
+    return window.ceiled(shape_of(x)[-count:]) if ceil_mode else window
 
 
 def _places(c: Context, shape: Sequence[Dim], lead: int) -> Value:
     """Of each element its place in its plane, which the axes from `lead` on are."""
     plane = c.op("iota", dtype=_I64, shape=(dims.product(shape[lead:]),), axis=0)
     return c.broadcast_to(c.reshape(plane, shape[lead:]), shape)
-
-
-def _max_pool_with_places(
-    c: Context, x: Value, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: bool,
-) -> list[Value]:  # fmt: skip
-    """Also the place of each element in its plane."""
-    sizes = per_axis(kernel, count)
-    strides = per_axis(stride, count) if stride else sizes
-    dilations = per_axis(dilation, count)
-    lead = type_of(x).rank - count
-    shape = shape_of(x)
-    pads = _padding(shape[lead:], sizes, strides, per_axis(padding, count), dilations, ceil_mode)
-    numbers = _places(c, shape, lead)
-    low = (*[0] * lead, *(pair[0] for pair in pads))
-    high = (*[0] * lead, *(pair[1] for pair in pads))
-    none = (0,) * len(shape)
-    element = type_of(x).dtype
-    wide, known = (
-        c.op("pad", each, filling, low=low, high=high, interior=none)
-        for each, filling in ((x, c.full(0, element, ())), (numbers, c.full(-1, _I64, ())))
-    )
-    return _greatest(c, wide, known, sizes, strides, dilations)
 
 
 def _adaptive_max_pool(c: Context, x: Value, sizes: Sequence[Dim]) -> list[Value]:
@@ -112,7 +53,7 @@ def _adaptive_max_pool(c: Context, x: Value, sizes: Sequence[Dim]) -> list[Value
                      for step in range(lengths[-1])]  # fmt: skip
             places = c.constant(taken, "i64")
             x, known = (c.op("take", each, places, axis=axis, mode="check") for each in (x, known))
-    return _greatest(c, x, known, lengths, lengths, [1] * len(sizes))
+    return _greatest(c, x, known, _window(x, len(sizes), lengths))
 
 
 def _fractional(
@@ -136,7 +77,7 @@ def _fractional(
         now[axis] = count * size
         taken = c.op("broadcast", taken, shape=tuple(now), dimensions=(*range(lead), axis))
         x, known = (c.gather_along(each, taken, axis, "check") for each in (x, known))
-    return _greatest(c, x, known, sizes, sizes, [1] * len(sizes))
+    return _greatest(c, x, known, _window(x, len(sizes), sizes))
 
 
 def _starts(c: Context, sample: Value, own: Dim, size: int, count: int) -> Value:
@@ -157,63 +98,36 @@ def _starts(c: Context, sample: Value, own: Dim, size: int, count: int) -> Value
     return c.op("select", is_last, last, c.op("sub", moved, first))
 
 
-def _greatest(
-    c: Context, x: Value, known: Value, sizes: Sequence[Any], strides: Sequence[Any],
-    dilations: Sequence[Any],
-) -> list[Value]:  # fmt: skip
+def _greatest(c: Context, x: Value, known: Value, window: Window) -> list[Value]:
     """The greatest element of each window, and its number in `known`."""
-    ones, element = [1] * (type_of(x).rank - len(sizes)), type_of(x).dtype
-    windows = Windows([*ones, *sizes], [*ones, *strides], [*ones, *dilations], shape_of(x))
+    is_float = type_of(x).dtype.is_float
 
-    def keeps(inner: Any, best: Sequence[Value], other: Sequence[Value]) -> Value:
+    def keeps(inner: Builder, best: Sequence[Value], other: Sequence[Value]) -> Value:
         held = inner.value("not", inner.value("compare", best[0], other[0], direction="lt"))
-        if not element.is_float:
-            return held  # type: ignore[no-any-return]
-        return inner.value("and", inner.value("not", inner.value("is_nan", other[0])), held)  # type: ignore[no-any-return]
+        if not is_float:
+            return held
+        return inner.value("and", inner.value("not", inner.value("is_nan", other[0])), held)
 
-    return select_elements(c.builder, [x], known, windows, keeps)
+    return chosen(c, x, known, window, keeps)
 
 
 def _average_pool(
     c: Context, x: Value, count: int, kernel: Any, stride: Any = (), padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Value:  # fmt: skip
-    sizes = per_axis(kernel, count)
-    strides = per_axis(stride, count) if stride else sizes
-    ones = [1] * count
-    lead = type_of(x).rank - count
-    spatial, given = shape_of(x)[lead:], per_axis(padding, count)
-    pads = _padding(spatial, sizes, strides, given, ones, ceil_mode)
-    wide = widen(c, x)
-    total = _pooled(c, wide, "add", sizes, strides, pads, ones)
-    element = type_of(wide).dtype
-    extra = any(high != low for low, high in pads)
-    padded = any(pad != 0 for pad in given)
-    if divisor_override is not None:
-        return narrow(c, c.op("div", total, divisor_override), x)
-    if not extra and (count_include_pad or not padded):
-        size = c.size(dims.product(sizes), element)
-        return narrow(c, c.op("div", total, c.broadcast_to(size, shape_of(total))), x)
-    shape: Sequence[Dim] = spatial
-    if count_include_pad:
-        shape = [dim + 2 * pad for dim, pad in zip(spatial, given, strict=True)]
-        pads = [(0, high - low) for low, high in pads]
-    counts = _pooled(c, c.full(1, element, shape), "add", sizes, strides, pads, ones)
-    return narrow(c, c.op("div", total, c.broadcast_to(counts, shape_of(total))), x)
+    window = _window(x, count, kernel, stride, padding, 1, ceil_mode)
+    if divisor_override is None:
+        return averaged(c, x, window, include=count_include_pad)
+    return narrow(c, c.op("div", pooled(c, widen(c, x), "add", window), divisor_override), x)
 
 
 def _register(count: int) -> None:
-    def max_pool(
-        c: Context, x: Value, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
-        ceil_mode: bool = False,
-    ) -> Value:  # fmt: skip
-        return _max_pool(c, x, count, kernel, stride, padding, dilation, ceil_mode)
+    def max_pool(c: Context, x: Value, *given: Any) -> Value:
+        return pooled(c, x, "max", _window(x, count, *given))
 
-    def with_places(
-        c: Context, x: Value, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
-        ceil_mode: bool = False,
-    ) -> list[Value]:  # fmt: skip
-        return _max_pool_with_places(c, x, count, kernel, stride, padding, dilation, ceil_mode)
+    def with_places(c: Context, x: Value, *given: Any) -> list[Value]:
+        known = _places(c, shape_of(x), type_of(x).rank - count)
+        return _greatest(c, x, known, _window(x, count, *given))
 
     def average(c: Context, x: Value, *given: Any, **named: Any) -> Value:
         return _average_pool(c, x, count, *given, **named)

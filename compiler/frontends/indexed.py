@@ -11,10 +11,12 @@ from ingot.compiler.ir.dims import Dim, Expr, known_dims
 from ingot.hal.spec import dtype
 
 __all__ = [
+    "gather_slices",
     "index_tensors",
     "join_places",
     "rolled",
     "scatter_elements",
+    "scatter_rows",
     "scatter_slices",
     "slice_range",
 ]
@@ -103,10 +105,17 @@ def _wrapped(c: Emitter, places: Value, size: Value) -> Value:
 
 
 def scatter_elements(
-    c: Emitter, x: Value, axis: int, indices: Value, updates: Value, kind: str
+    c: Emitter,
+    x: Value,
+    axis: int,
+    indices: Value,
+    updates: Value,
+    kind: str,
+    mode: str = "wrap_check",
 ) -> Value:
     """x with the updates, of the shape of `indices`, at these places of one axis. Negative ones
-    count from the end, one outside ends the call. Along other axes they may end before x does."""
+    count from the end, one outside ends the call, unless `mode` says otherwise. Along other axes
+    they may end before x does."""
     rank, shape = type_of(x).rank, shape_of(x)
     others = tuple(each for each in range(rank) if each != axis)
     limit = tuple(shape[each] if each == axis else shape_of(indices)[each] for each in range(rank))
@@ -125,7 +134,7 @@ def scatter_elements(
         scatter_dims_to_operand_dims=(axis,),
         index_vector_dim=rank,
         kind=kind,
-        mode="wrap_check",
+        mode=mode,
     )
     if limit == shape:
         return updated
@@ -148,5 +157,33 @@ def scatter_slices(
         scatter_dims_to_operand_dims=tuple(range(depth)),
         index_vector_dim=leading,
         kind=kind,
+        mode=mode,
+    )
+
+
+def scatter_rows(
+    c: Emitter, x: Value, places: Value, rows: Value, kind: str, mode: str = "skip"
+) -> Value:
+    """x with rows at places [n] of its first axis; those outside are left out."""
+    return scatter_slices(c, x, c.reshape(places, (*shape_of(places), 1)), rows, kind, mode)
+
+
+def gather_slices(c: Emitter, x: Value, indices: Value, mode: str, batch: int = 0) -> Value:
+    """Slices of x at places of axes behind the first `batch`, which the indices have, too; as many
+    as the last axis of `indices` has."""
+    (depth,), leading = known_dims(shape_of(indices)[-1:]), type_of(indices).rank - 1
+    shape, lead = shape_of(x), tuple(range(batch))
+    indexed = tuple(range(batch, batch + depth))
+    return c.op(
+        "gather",
+        x,
+        indices,
+        offset_dims=tuple(range(leading, leading + len(shape) - batch - depth)),
+        collapsed_slice_dims=indexed,
+        operand_batching_dims=lead,
+        start_indices_batching_dims=lead,
+        start_index_map=indexed,
+        index_vector_dim=leading,
+        slice_sizes=(*[1] * (batch + depth), *shape[batch + depth :]),
         mode=mode,
     )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.frontends.emitter import Emitter, shape_of, type_of
+from ingot.compiler.frontends.indexed import scatter_rows
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim
@@ -207,18 +208,7 @@ def in_a_row(node: Emitter, lengths: Value, data: Value) -> Strings:
 
 def put_at(node: Emitter, count: Dim, places: Value, values: Value) -> Value:
     """[count]: sums of the values [n] at places [n]; those outside are left out."""
-    return node.op(
-        "scatter",
-        node.full(0, type_of(values).dtype, (count,)),
-        node.reshape(places, (*shape_of(places), 1)),
-        values,
-        update_window_dims=(),
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1,
-        kind="add",
-        mode="skip",
-    )
+    return scatter_rows(node, node.full(0, type_of(values).dtype, (count,)), places, values, "add")
 
 
 def longest(node: Emitter, lengths: Value) -> Value:

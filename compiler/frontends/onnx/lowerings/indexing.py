@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ingot.compiler.frontends import indexed
+from ingot.compiler.frontends.indexed import gather_slices
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import Dim, Expr
+from ingot.compiler.ir.dims import Expr
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -40,25 +41,8 @@ def gather_nd(node: Node) -> Value:
         not 0 <= batch <= batch + depth <= type_of(x).rank,
         f"batch_dims {batch} and index vectors of {depth} entries do not fit {x.type}",
     )
-    indexed = tuple(range(batch, batch + depth))
-    leading = type_of(indices).rank - 1
-    sizes: list[Dim] = list(shape_of(x))
-    sizes[: batch + depth] = [1] * (batch + depth)
     indices = node.agree(indices, (*shape_of(x)[:batch], *shape_of(indices)[batch:]))
-    trailing = type_of(x).rank - batch - depth
-    return node.op(
-        "gather",
-        x,
-        indices,
-        offset_dims=tuple(range(leading, leading + trailing)),
-        collapsed_slice_dims=indexed,
-        operand_batching_dims=tuple(range(batch)),
-        start_indices_batching_dims=tuple(range(batch)),
-        start_index_map=indexed,
-        index_vector_dim=leading,
-        slice_sizes=tuple(sizes),
-        mode="wrap_check",
-    )
+    return gather_slices(node, x, indices, "wrap_check", batch)
 
 
 def _index_depth(indices: Value) -> int:
@@ -147,20 +131,7 @@ def reverse_sequence(node: Node) -> Value:
 
 def _take_per_batch(node: Node, x: Value, places: Value) -> Value:
     """x[b, places[b, t], ...]: [b, n, rest...] at i64[b, t] -> [b, t, rest...]."""
-    rest = shape_of(x)[2:]
-    return node.op(
-        "gather",
-        x,
-        places,
-        offset_dims=tuple(range(2, 2 + len(rest))),
-        collapsed_slice_dims=(1,),
-        operand_batching_dims=(0,),
-        start_indices_batching_dims=(0,),
-        start_index_map=(1,),
-        index_vector_dim=2,
-        slice_sizes=(1, 1, *rest),
-        mode="wrap_check",
-    )
+    return gather_slices(node, x, node.reshape(places, (*shape_of(places), 1)), "wrap_check", 1)
 
 
 @lowering("TensorScatter", since=24)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.indexed import scatter_rows
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
 from ingot.compiler.frontends.sum_blocks import lay_blocks
@@ -27,19 +28,8 @@ def max_unpool(node: Node) -> Value:
     columns = zip(shape[2:], sizes, strides, pads[:count], pads[count:], strict=True)
     spatial = [(dim - 1) * step - low - high + size for dim, size, step, low, high in columns]
     inferred: tuple[Dim, ...] = (*shape[:2], *spatial)
-    total = dims.product(inferred)
-    flat = node.op(
-        "scatter",
-        node.full(0, type_of(x).dtype, (total,)),
-        node.reshape(indices, (dims.product(shape), 1)),
-        node.reshape(x, (dims.product(shape),)),
-        update_window_dims=(),
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1,
-        kind="set",
-        mode="wrap_check",
-    )
+    flat = node.full(0, type_of(x).dtype, (dims.product(inferred),))
+    flat = scatter_rows(node, flat, node.flat(indices), node.flat(x), "set", "wrap_check")
     result = node.reshape(flat, inferred)
     if node.optional(2) is None:
         return result

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.indexed import scatter_rows
 from ingot.compiler.frontends.tflite.flexbuffer import count_in, read_options
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.frontends.tflite.lowerings.selections import by_falling
@@ -80,18 +81,7 @@ def _suppressed(
 
 def _packed(c: Context, x: Value, target: Value, room: Dim) -> Value:
     """Elements of x at their targets, those that are inside; zeros elsewhere."""
-    return c.op(
-        "scatter",
-        c.full(0, type_of(x).dtype, (room,)),
-        c.reshape(target, (*shape_of(target), 1)),
-        x,
-        update_window_dims=(),
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1,
-        kind="set",
-        mode="skip",
-    )
+    return scatter_rows(c, c.full(0, type_of(x).dtype, (room,)), target, x, "set")
 
 
 def _softly(

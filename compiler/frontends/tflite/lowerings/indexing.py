@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import scatter_slices
+from ingot.compiler.frontends.indexed import gather_slices, scatter_slices
 from ingot.compiler.frontends.tflite.lowering import EACH, Context, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, known_dim, known_dims
@@ -81,18 +81,7 @@ def gather_nd(c: Context, x: Value, indices: Value) -> Value:
             f"its indices have {depth} numbers each, expected at most {len(shape)}, the rank of "
             "what it gathers from: fix the model"
         )
-    places = len(own) - 1
-    return c.op(
-        "gather",
-        x,
-        indices,
-        offset_dims=tuple(range(places, places + len(shape) - depth)),
-        collapsed_slice_dims=tuple(range(depth)),
-        start_index_map=tuple(range(depth)),
-        index_vector_dim=places,
-        slice_sizes=(*[1] * depth, *shape[depth:]),
-        mode="check",
-    )
+    return gather_slices(c, x, indices, "check")
 
 
 @lowering("SCATTER_ND")

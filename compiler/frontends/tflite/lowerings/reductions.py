@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.indexed import scatter_rows
 from ingot.compiler.frontends.normalizing import mean as mean_of
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.graph.ops.reduction import identity
@@ -108,18 +109,6 @@ def unsorted_segments(c: Context, x: Value, segments: Value, count: Value) -> Va
 def _segments(
     c: Context, x: Value, segments: Value, count: dims.Dim, kind: str, start: float
 ) -> Value:
-    lead = type_of(segments).rank
-    rows = dims.product(shape_of(segments))
-    tail = shape_of(x)[lead:]
-    return c.op(
-        "scatter",
-        c.full(start, type_of(x).dtype, (count, *tail)),
-        c.reshape(segments, (rows, 1)),
-        c.reshape(x, (rows, *tail)),
-        update_window_dims=tuple(range(1, 1 + len(tail))),
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1,
-        kind=kind,
-        mode="skip",
-    )
+    places, tail = c.flat(segments), shape_of(x)[type_of(segments).rank :]
+    rows = c.reshape(x, (*shape_of(places), *tail))
+    return scatter_rows(c, c.full(start, type_of(x).dtype, (count, *tail)), places, rows, kind)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import scatter_elements
+from ingot.compiler.frontends.indexed import scatter_elements, scatter_rows
 from ingot.compiler.frontends.normalizing import narrow, widen
 from ingot.compiler.frontends.ordering import count_before, sort_by, sort_with_places
 from ingot.compiler.frontends.torch.lowering import Context, lowering
@@ -207,7 +207,7 @@ def repeated_places(c: Context, repeats: Value, *, output_size: Dim | None = Non
     counts = c.convert(repeats, _I64)
     ends = c.op("cumulative", counts, axis=0, kind="add", exclusive=False, reverse=False)
     size = _measured(c, c.reduce(counts, [0], "add")) if output_size is None else output_size
-    passed = _scatter_rows(c, c.filled(0, _I64, (size,)), ends, c.fill(1, like=ends), "add")
+    passed = scatter_rows(c, c.filled(0, _I64, (size,)), ends, c.fill(1, like=ends), "add")
     found = c.op("cumulative", passed, axis=0, kind="add", exclusive=False, reverse=False)
     return c.convert(found, c.dtype)
 
@@ -223,7 +223,7 @@ def first_places(c: Context, x: Value, *, size: Dim, fill_value: int = -1) -> Va
     before = c.op("cumulative", flags, axis=0, kind="add", exclusive=True, reverse=False)
     target = c.op("select", kept, before, -1)
     at = c.op("iota", dtype=_I64, shape=shape_of(kept), axis=0)
-    found = _scatter_rows(c, c.filled(-1, _I64, (size,)), target, at, "set")
+    found = scatter_rows(c, c.filled(-1, _I64, (size,)), target, at, "set")
     is_none = c.compare("lt", found, 0)
     columns = []
     for axis, dim in enumerate(shape):
@@ -292,23 +292,6 @@ def _check_none(c: Context, wrong: Value, what: str) -> None:
 _SEGMENTS = {"sum": 0, "mean": 0, "max": -math.inf, "min": math.inf, "prod": 1}
 
 
-def _scatter_rows(c: Context, x: Value, rows: Value, added: Value, kind: str) -> Value:
-    """x with rows of `added`, each at the row that is told; one beside x is left out."""
-    windows = tuple(range(1, type_of(x).rank))
-    return c.op(
-        "scatter",
-        x,
-        c.reshape(rows, (*shape_of(rows), 1)),
-        added,
-        update_window_dims=windows,
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1,
-        kind=kind,
-        mode="skip",
-    )
-
-
 def _rows_of_segments(c: Context, first: Value, ends: Value, count: Dim) -> Value:
     """i64[b * count]: in which of the b * s segments each element lies, as many as end in front of
     it of its batch; -1 in none."""
@@ -320,7 +303,7 @@ def _rows_of_segments(c: Context, first: Value, ends: Value, count: Dim) -> Valu
     at = c.op("add", inside, c.op("mul", line, step))
     passed = c.full(0, _I64, (batch * (count + 1),))
     at = c.reshape(at, (batch * size,))
-    passed = c.reshape(_scatter_rows(c, passed, at, c.fill(1, like=at), "add"), (batch, count + 1))
+    passed = c.reshape(scatter_rows(c, passed, at, c.fill(1, like=at), "add"), (batch, count + 1))
     number = c.op("cumulative", passed, axis=1, kind="add", exclusive=False, reverse=False)
     grid = (batch, count)
     number = c.sliced(number, 1, 0, count)
@@ -365,7 +348,7 @@ def reduce_segments(
     kind = {"sum": "add", "mean": "add", "prod": "mul"}.get(reduce, reduce)
     rows = _rows_of_segments(c, first, ends, count)
     found = c.full(_SEGMENTS[reduce], type_of(wide).dtype, (batch * size, width))
-    found = _scatter_rows(c, found, rows, wide, kind)
+    found = scatter_rows(c, found, rows, wide, kind)
     if initial is not None:
         start = c.fill(initial, like=found)
         found = c.op(kind, found, start)

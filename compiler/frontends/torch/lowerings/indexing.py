@@ -11,6 +11,7 @@ from ingot.compiler.frontends.indexed import (
     index_tensors,
     join_places,
     scatter_elements,
+    scatter_rows,
     slice_range,
 )
 from ingot.compiler.frontends.torch.lowering import Context, Scalar, lowering
@@ -158,18 +159,7 @@ def _row_scattered(
     rows = c.broadcast_to(rows, shape)
     order = [axis, *(at for at in range(rank) if at != axis)]
     moved, updates = c.transpose(x, order), c.transpose(rows, order)
-    written = c.op(
-        "scatter",
-        moved,
-        c.reshape(indices, (shape[axis], 1)),
-        updates,
-        update_window_dims=tuple(range(1, rank)),
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1,
-        kind=kind,
-        mode="wrap_check",
-    )
+    written = scatter_rows(c, moved, indices, updates, kind, "wrap_check")
     return c.transpose(written, [order.index(at) for at in range(rank)])
 
 
@@ -294,19 +284,9 @@ def index_put(
     wide = c.broadcast_to(values, [*tail[:front], *lead, *tail[front:]])
     order = [*range(front, front + count), *range(front), *range(front + count, count + len(rest))]
     updates = c.transpose(wide, order)
-    number = dims.product(lead)
-    written = c.op(
-        "scatter",
-        moved,
-        c.reshape(flat, (number, 1)),
-        c.reshape(updates, (number, *tail)),
-        update_window_dims=tuple(range(1, 1 + len(tail))),
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1,
-        kind="add" if accumulate else "set",
-        mode="wrap_check",
-    )
+    updates = c.reshape(updates, (dims.product(lead), *tail))
+    kind = "add" if accumulate else "set"
+    written = scatter_rows(c, moved, c.flat(flat), updates, kind, "wrap_check")
     permuted = [own[axis] for axis in (*axes, *rest)]
     back = [[*axes, *rest].index(axis) for axis in range(len(own))]
     return c.transpose(c.reshape(written, permuted), back)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import scatter_elements
+from ingot.compiler.frontends.indexed import scatter_elements, scatter_rows
 from ingot.compiler.frontends.normalizing import narrow, widen
 from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.frontends.torch.memory import strided_places
@@ -70,18 +70,7 @@ def _summed(
     c: Context, rows: Value, places: Value, shape: tuple[Dim, ...], kind: str, start: float
 ) -> Value:
     """Rows combined by the places [n] that they go to; those outside are left out."""
-    return c.op(
-        "scatter",
-        c.full(start, type_of(rows).dtype, shape),
-        c.reshape(places, (*shape_of(places), 1)),
-        rows,
-        update_window_dims=tuple(range(1, len(shape))),
-        inserted_window_dims=(0,),
-        scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1,
-        kind=kind,
-        mode="skip",
-    )
+    return scatter_rows(c, c.full(start, type_of(rows).dtype, shape), places, rows, kind)
 
 
 @lowering("aten.masked_scatter.default")

@@ -3,6 +3,7 @@ that onnxruntime's packing mode puts between them."""
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.indexed import scatter_rows
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
 from ingot.compiler.frontends.onnx.lowerings.microsoft.multi_head import attend_projected
@@ -46,11 +47,7 @@ def _restored(node: Node, x: Value, places: Value) -> Value:
     """[tokens, size] as [batch, n, size], with zeros between texts."""
     (batch, length), (tokens, size) = shape_of(places), shape_of(x)
     whole = node.full(0, type_of(x).dtype, (batch * length, size))
-    rows = node.op(
-        "scatter", whole, node.reshape(_places(node, places, tokens), (tokens, 1)), x,
-        update_window_dims=(1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,),
-        index_vector_dim=1, kind="set", mode="skip",
-    )  # fmt: skip
+    rows = scatter_rows(node, whole, _places(node, places, tokens), x, "set")
     return node.reshape(rows, (batch, length, size))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ingot.compiler.frontends.indexed import scatter_elements
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lowering
 from ingot.compiler.ir import Value, dims
@@ -40,12 +41,8 @@ def block_repeats(
         last = node.broadcast_to(node.reshape(last, (batch, 1)), (batch, count))
         repeats = node.op("and", repeats, node.compare("eq", run(place), last))
     blocked, free = (node.full(x, "f32", (batch, count)) for x in (least, math.inf))
-    return node.op(
-        "scatter", scores, node.reshape(run(size - 1), (batch, count, 1)),
-        node.op("select", repeats, blocked, free), update_window_dims=(),
-        inserted_window_dims=(1,), input_batching_dims=(0,), scatter_indices_batching_dims=(0,),
-        scatter_dims_to_operand_dims=(1,), index_vector_dim=2, kind="min", mode="skip",
-    )  # fmt: skip
+    limits = node.op("select", repeats, blocked, free)
+    return scatter_elements(node, scores, 1, run(size - 1), limits, "min", "skip")
 
 
 @lowering("BifurcationDetector", domain=MICROSOFT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ingot.compiler.frontends.indexed import scatter_elements
 from ingot.compiler.frontends.onnx.lowerings.microsoft.generation.request import Request
 from ingot.compiler.frontends.onnx.lowerings.microsoft.tokens import block_repeats
 from ingot.compiler.frontends.onnx.lowerings.random_numbers import classes_at
@@ -58,13 +59,8 @@ class Scores:
         """Scores of tokens of the text are divided by the penalty, and multiplied below zero."""
         assert self._penalty is not None
         shape = shape_of(scores)
-        seen = node.op(
-            "scatter", node.full(0, "i32", shape), node.reshape(tokens, (*shape_of(tokens), 1)),
-            node.full(1, "i32", shape_of(tokens)), update_window_dims=(),
-            inserted_window_dims=(1,), input_batching_dims=(0,),
-            scatter_indices_batching_dims=(0,), scatter_dims_to_operand_dims=(1,),
-            index_vector_dim=2, kind="max", mode="skip",
-        )  # fmt: skip
+        marks = node.full(1, "i32", shape_of(tokens))
+        seen = scatter_elements(node, node.full(0, "i32", shape), 1, tokens, marks, "max", "skip")
         factor = node.broadcast_to(self._penalty, shape)
         is_negative = node.compare("lt", scores, 0)
         multiplied, divided = (node.op(each, scores, factor) for each in ("mul", "div"))

@@ -21,6 +21,7 @@ __all__ = [
     "inverse_deviation",
     "mean",
     "narrow",
+    "normalized",
     "scale_and_shift",
     "softmax",
     "widen",
@@ -58,6 +59,16 @@ def inverse_deviation(node: Emitter, x: Value, axes: Sequence[int], epsilon: flo
     """1 / sqrt(mean(x * x) + epsilon)."""
     variance = mean(node, node.op("mul", x, x), axes)
     return node.op("rsqrt", node.op("add", variance, epsilon))
+
+
+def normalized(
+    node: Emitter, x: Value, axes: Sequence[int], epsilon: float
+) -> tuple[Value, Value, Value]:
+    """x around 0 with a deviation of 1 over `axes`, its mean, and the inverse deviation."""
+    centered, middle = center(node, x, axes)
+    inverse = inverse_deviation(node, centered, axes, epsilon)
+    spread = node.broadcast_back(inverse, shape_of(x), axes)
+    return node.op("mul", centered, spread), middle, inverse
 
 
 def scale_and_shift(

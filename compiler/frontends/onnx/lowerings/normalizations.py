@@ -12,6 +12,7 @@ from ingot.compiler.frontends.normalizing import (
     inverse_deviation,
     mean,
     narrow,
+    normalized,
     scale_and_shift,
     softmax,
     widen,
@@ -46,13 +47,10 @@ def _batch_normalization_in_training(node: Node) -> tuple[Value | None, ...]:
     x = widen(node, node.input(0))
     axes = [axis for axis in range(type_of(x).rank) if axis != 1]
     count = dims.product(shape_of(x)[axis] for axis in axes)
-    middle = mean(node, x, axes)
-    centered = node.op("sub", x, node.broadcast_back(middle, shape_of(x), axes))
+    centered, middle = center(node, x, axes)
     variance = mean(node, node.op("mul", centered, centered), axes)
-    shifted = node.op("add", variance, node.number("epsilon", 1e-5))
-    normal = node.op(
-        "mul", centered, node.broadcast_back(node.op("rsqrt", shifted), shape_of(x), axes)
-    )
+    inverse = node.op("rsqrt", node.op("add", variance, node.number("epsilon", 1e-5)))
+    normal = node.op("mul", centered, node.broadcast_back(inverse, shape_of(x), axes))
     column = (1, *shape_of(node.input(1)), *(1 for _ in axes[1:]))
     result = scale_and_shift(node, normal, node.input(1), node.input(2), column)
     momentum = node.number("momentum", 0.9)
@@ -77,9 +75,7 @@ def layer_normalization(node: Node) -> tuple[Value | None, ...]:
     x = widen(node, node.input(0))
     rank = type_of(x).rank
     axes = list(range(node.axis(-1, rank), rank))
-    centered, mean = center(node, x, axes)
-    inverse = inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
-    normal = node.op("mul", centered, node.broadcast_back(inverse, shape_of(x), axes))
+    normal, mean, inverse = normalized(node, x, axes, node.number("epsilon", 1e-5))
     scale, bias = node.input(1), node.optional(2)
     for name, operand in (("mul", scale), ("add", bias)):
         if operand is not None:
@@ -125,9 +121,7 @@ def mean_variance_normalization(node: Node) -> Value:
 def instance_normalization(node: Node) -> Value:
     x = widen(node, node.input(0))
     axes = list(range(2, type_of(x).rank))
-    centered, _ = center(node, x, axes)
-    inverse = inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
-    normal = node.op("mul", centered, node.broadcast_back(inverse, shape_of(x), axes))
+    normal, *_ = normalized(node, x, axes, node.number("epsilon", 1e-5))
     column = (1, *shape_of(node.input(1)), *(1 for _ in axes))
     result = scale_and_shift(node, normal, node.input(1), node.input(2), column)
     return narrow(node, result, node.input(0))
@@ -150,9 +144,7 @@ def _group_normalization(node: Node, *, per_channel: bool) -> Value:
     batch, channels, *spatial = shape_of(x)
     split = node.reshape(x, (batch, groups, channels // groups, *spatial))
     axes = list(range(2, 3 + len(spatial)))
-    centered, _ = center(node, split, axes)
-    inverse = inverse_deviation(node, centered, axes, node.number("epsilon", 1e-5))
-    normal = node.op("mul", centered, node.broadcast_back(inverse, shape_of(split), axes))
+    normal, *_ = normalized(node, split, axes, node.number("epsilon", 1e-5))
     inner: Dim = channels // groups if per_channel else 1
     column = (1, groups, inner, *(1 for _ in spatial))
     result = scale_and_shift(node, normal, node.input(1), node.input(2), column)
@@ -196,29 +188,21 @@ def lp_normalization(node: Node) -> Value:
     return narrow(node, node.op("select", guard, 0, quotient), node.input(0))
 
 
-@lowering("Softmax", since=13)
-def softmax_of_one_axis(node: Node) -> Value:
-    return softmax(node, node.input(0), [node.axis(-1, type_of(node.input(0)).rank)], False)
+def _register_softmax(name: str, logarithm: bool) -> None:
+    def of_one_axis(node: Node) -> Value:
+        x = node.input(0)
+        return softmax(node, x, [node.axis(-1, type_of(x).rank)], logarithm)
+
+    def of_trailing_axes(node: Node) -> Value:
+        x, rank = node.input(0), type_of(node.input(0)).rank
+        return softmax(node, x, range(node.axis(1, rank), rank), logarithm)
+
+    lowering(name, since=13)(of_one_axis)
+    lowering(name)(of_trailing_axes)  # before opset 13 all axes from `axis` on were one
 
 
-@lowering("LogSoftmax", since=13)
-def log_softmax(node: Node) -> Value:
-    return softmax(node, node.input(0), [node.axis(-1, type_of(node.input(0)).rank)], True)
-
-
-@lowering("Softmax")
-def softmax_of_trailing_axes(node: Node) -> Value:
-    """Before opset 13 all axes from `axis` on were one."""
-    x = node.input(0)
-    rank = type_of(x).rank
-    return softmax(node, x, list(range(node.axis(1, rank), rank)), False)
-
-
-@lowering("LogSoftmax")
-def log_softmax_of_trailing_axes(node: Node) -> Value:
-    x = node.input(0)
-    rank = type_of(x).rank
-    return softmax(node, x, list(range(node.axis(1, rank), rank)), True)
+_register_softmax("Softmax", False)
+_register_softmax("LogSoftmax", True)
 
 
 @lowering("Hardmax", since=13)

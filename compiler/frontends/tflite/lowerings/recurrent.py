@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.normalizing import center, inverse_deviation
+from ingot.compiler.frontends.normalizing import normalized
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.frontends.tflite.lowerings.activations import activate
 from ingot.compiler.frontends.tflite.quantized import dequantize, quantize
@@ -169,9 +169,7 @@ class _Lstm:
         if cell is not None and peephole is not None:
             x = c.op("add", x, c.op("mul", *c.broadcast(cell, peephole)))
         if norm is not None:
-            middle, _ = center(c, x, [1])
-            deviation = inverse_deviation(c, middle, [1], _EPSILON)
-            x = c.op("mul", middle, c.broadcast_back(deviation, shape_of(x), [1]))
+            x, *_ = normalized(c, x, [1], _EPSILON)
             x = c.op("mul", *c.broadcast(x, norm))
         return _added(c, x, self.biases[place])
 

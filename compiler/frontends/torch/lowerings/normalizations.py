@@ -8,9 +8,9 @@ from typing import Any
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import (
     by_statistics,
-    center,
     inverse_deviation,
     narrow,
+    normalized,
     scale_and_shift,
     softmax,
     widen,
@@ -93,9 +93,7 @@ def _layer_norm(
     wide = widen(c, x)
     rank = type_of(x).rank
     axes = list(range(rank - len(shape), rank))
-    centered, mean = center(c, wide, axes)
-    inverse = inverse_deviation(c, centered, axes, eps)
-    normal = c.op("mul", centered, c.broadcast_back(inverse, shape_of(x), axes))
+    normal, mean, inverse = normalized(c, wide, axes, eps)
     result = scale_and_shift(c, normal, weight, bias, shape_of(x)[axes[0] :])
     return [narrow(c, result, x), mean, inverse]
 
@@ -143,9 +141,7 @@ def _grouped(
     batch, channels, *spatial = shape_of(x)
     split = c.reshape(wide, (batch, groups, dims.floordiv(channels, groups), *spatial))
     axes = list(range(2, 3 + len(spatial)))
-    centered, mean = center(c, split, axes)
-    inverse = inverse_deviation(c, centered, axes, eps)
-    normal = c.op("mul", centered, c.broadcast_back(inverse, shape_of(split), axes))
+    normal, mean, inverse = normalized(c, split, axes, eps)
     normal = c.reshape(normal, shape_of(x))
     column = (1, channels, *[1] * len(spatial))
     result = scale_and_shift(c, normal, weight, bias, column)
@@ -197,9 +193,7 @@ def batch_norm_by_batch(
     no running ones."""
     wide = widen(c, x)
     axes = [axis for axis in range(type_of(x).rank) if axis != 1]
-    centered, mean = center(c, wide, axes)
-    inverse = inverse_deviation(c, centered, axes, eps)
-    normal = c.op("mul", centered, c.broadcast_back(inverse, shape_of(x), axes))
+    normal, mean, inverse = normalized(c, wide, axes, eps)
     column = (1, shape_of(x)[1], *[1] * (type_of(x).rank - 2))
     return [narrow(c, scale_and_shift(c, normal, weight, bias, column), x), mean, inverse]
 

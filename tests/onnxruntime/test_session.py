@@ -106,13 +106,18 @@ SOURCES: dict[str, Any] = {
     "no file": "gone.onnx",
     "garbage": b"garbage garbage",
     "nothing": b"",
+    "empty file": "empty.onnx",
     "number": 3,
     "unknown op": "y = com.acme.MatMul(x)",
 }
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_wrong_models_raise_the_same(name: str) -> None:
+def test_wrong_models_raise_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.onnx").touch()
     source = SOURCES[name]
     if name == "unknown op":
         source = onnx.parser.parse_model(
@@ -247,6 +252,7 @@ def test_options() -> None:
     options.add_free_dimension_override_by_name("batch", 2)
     options.add_session_config_entry("session.x", "1")
     assert options.get_session_config_entry("session.x") == "1"
+    assert str(options.execution_mode) == str(theirs.SessionOptions().execution_mode)
     session = ours.InferenceSession(proto().SerializeToString(), options)
     assert session.get_inputs()[0].shape == [2, 4]
     with pytest.raises(errors.InvalidArgument, match="index: 0 Got: 3 Expected: 2"):
@@ -426,7 +432,15 @@ def test_a_profile_is_a_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     name = session.end_profiling()
     assert name.startswith("onnxruntime_profile_2")
     events = json.loads(Path(name).read_text(encoding="utf-8"))
-    assert "MatMul_0" in {each["name"] for each in events}
+    times: dict[str, int] = {}
+    for each in events:
+        assert each["ph"] == "X", each
+        assert each["ts"] >= 0, each
+        if each["cat"] == "Node":
+            assert each["args"]["provider"] == "CPUExecutionProvider"
+            times[each["name"]] = times.get(each["name"], 0) + each["dur"]
+    assert "MatMul_0_kernel_time" in times
+    assert "model_run" in {each["name"] for each in events if each["cat"] == "Session"}
     assert session.end_profiling() == ""
 
 

@@ -41,7 +41,7 @@ LINES = {
     "python/ingot": 4170,
     "python/ingot/explorer": 1900,
     "python/ingot/language": 3000,
-    "python/ingot/onnxruntime": 1766,
+    "python/ingot/onnxruntime": 1820,
     "python/ingot/quantizing": 1316,
     "benchmarks": 2675,
     "web": 950,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 import os
 import warnings
@@ -13,6 +12,7 @@ from typing import Any
 from ingot.hal.device import devices
 from ingot.onnxruntime.adapters import LoraAdapter
 from ingot.onnxruntime.capi import onnxruntime_pybind11_state as state
+from ingot.onnxruntime.types import NamedNumber
 
 __all__ = [
     "CPU",
@@ -43,7 +43,7 @@ _GPUS = (
 )
 
 
-class GraphOptimizationLevel(enum.IntEnum):
+class GraphOptimizationLevel(NamedNumber):
     """A program may ask for one; Ingot always does all that it can."""
 
     ORT_DISABLE_ALL = 0
@@ -53,14 +53,14 @@ class GraphOptimizationLevel(enum.IntEnum):
     ORT_ENABLE_ALL = 99
 
 
-class ExecutionMode(enum.IntEnum):
+class ExecutionMode(NamedNumber):
     """A program may ask for one; kernels run one after another, each on all threads."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
-class ExecutionOrder(enum.IntEnum):
+class ExecutionOrder(NamedNumber):
     """A program may ask for one; the compiler chooses what needs least memory."""
 
     DEFAULT = 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ingot.hal.device import devices
 from ingot.onnxruntime.options import CPU, OPENCL, is_cpu
+from ingot.onnxruntime.types import NamedNumber
 
 __all__ = [
     "OrtAllocatorType",
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-class OrtAllocatorType(enum.IntEnum):
+class OrtAllocatorType(NamedNumber):
     """Memory is planned before a call: a program may name one, and nothing depends on it."""
 
     INVALID = -1
@@ -36,32 +36,32 @@ class OrtAllocatorType(enum.IntEnum):
     ORT_ARENA_ALLOCATOR = 1
 
 
-class OrtMemType(enum.IntEnum):
+class OrtMemType(NamedNumber):
     CPU_INPUT = -2
     CPU_OUTPUT = -1
     CPU = -1
     DEFAULT = 0
 
 
-class OrtDeviceMemoryType(enum.IntEnum):
+class OrtDeviceMemoryType(NamedNumber):
     DEFAULT = 0
     HOST_ACCESSIBLE = 5
 
 
-class OrtMemoryInfoDeviceType(enum.IntEnum):
+class OrtMemoryInfoDeviceType(NamedNumber):
     CPU = 0
     GPU = 1
     FPGA = 2
     NPU = 3
 
 
-class OrtHardwareDeviceType(enum.IntEnum):
+class OrtHardwareDeviceType(NamedNumber):
     CPU = 0
     GPU = 1
     NPU = 2
 
 
-class OrtDeviceVendorId(enum.IntEnum):
+class OrtDeviceVendorId(NamedNumber):
     NONE = 0
     AMD = 0x1002
     NVIDIA = 0x10DE
@@ -72,7 +72,7 @@ class OrtDeviceVendorId(enum.IntEnum):
     INTEL = 0x8086
 
 
-class OrtExecutionProviderDevicePolicy(enum.IntEnum):
+class OrtExecutionProviderDevicePolicy(NamedNumber):
     """Which device a session takes: the CPU, or, where it speaks of a GPU or of speed, one."""
 
     DEFAULT = 0

@@ -35,6 +35,7 @@ from ingot.onnxruntime.compiled import Loaded, loaded_model
 from ingot.onnxruntime.initializers import with_arguments, with_initializers, write_model
 from ingot.onnxruntime.options import RunOptions, SessionOptions, choose_providers, logger
 from ingot.onnxruntime.places import OrtEpDevice, OrtMemoryInfo, choose_devices, get_ep_devices
+from ingot.onnxruntime.profile import write_profile
 from ingot.onnxruntime.sparse import SparseTensor
 from ingot.onnxruntime.types import ModelMetadata, NodeArg, dtype_of_text, onnx_code, type_text
 from ingot.onnxruntime.values import IOBinding, OrtValue
@@ -170,15 +171,16 @@ class InferenceSession:
         return self._profiled
 
     def end_profiling(self) -> str:
-        """The name of a file with what all runs did, which `enable_profiling` asks for: a timeline
-        for Perfetto. "" if nothing was asked for, which the log tells."""
+        """The name of a file with what all runs did, which `enable_profiling` asks for: slices of
+        time as onnxruntime writes them, for programs and for Perfetto. "" if nothing was asked
+        for, which the log tells."""
         if self._trace is None:
             logger.error("profiling is off: set SessionOptions.enable_profiling")
             return ""
         trace, self._trace = self._trace, None
         trace.__exit__(None, None, None)
         name = f"{self._options.profile_file_prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
-        trace.save(name)
+        write_profile(trace, Path(name), self._profiled)
         return name
 
     # ---- runs
@@ -368,7 +370,7 @@ def _loaded(source: Path | bytes, uri: str, threads: int | None, dims: Mapping[s
     try:
         if not isinstance(source, bytes) and not source.is_file():
             raise NotFound(f"Load model {source} failed. File doesn't exist")
-        if source == b"":
+        if source == b"" or (isinstance(source, Path) and not source.stat().st_size):
             raise InvalidArgument("No graph was found in the protobuf.")
         return loaded_model(source, uri, threads, dims)
     except NotFound as error:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ingot.onnxruntime.types import onnx_code, type_text
+from ingot.onnxruntime.types import NamedNumber, onnx_code, type_text
 
 if TYPE_CHECKING:
     from ingot.onnxruntime.places import OrtDevice
@@ -18,7 +17,7 @@ __all__ = ["OrtSparseFormat", "SparseTensor"]
 Array = np.ndarray[Any, Any]
 
 
-class OrtSparseFormat(enum.IntEnum):
+class OrtSparseFormat(NamedNumber):
     ORT_SPARSE_UNDEFINED = 0
     ORT_SPARSE_COO = 1
     ORT_SPARSE_CSRC = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from ingot.hal.spec import dtype
 
 __all__ = [
     "ModelMetadata",
+    "NamedNumber",
     "NodeArg",
     "dtype_of_text",
     "numpy_dtype",
@@ -19,6 +21,13 @@ __all__ = [
     "onnx_code",
     "type_text",
 ]
+
+
+class NamedNumber(enum.IntEnum):
+    """Numbers that are written as onnxruntime writes them: class and name."""
+
+    __str__ = enum.Enum.__str__
+
 
 # Names in the type strings of onnxruntime by Ingot's, with the numbers of TensorProto.DataType.
 _NAMES = {

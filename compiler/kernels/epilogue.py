@@ -75,6 +75,11 @@ class Epilogue:
         self._leaves = [op for op in leaves if op.result in read]
         self._waiting: dict[DType, Value] = {}  # memory of sums
 
+    @property
+    def is_long(self) -> bool:
+        """Whether a loop takes the rows of a tile."""
+        return self._cost >= LEAST_LOOPED
+
     def place_sums(self, scratch_length: int) -> int:
         """Put the sums that wait in scratch behind so many bytes of it; returns how many there are
         then."""
@@ -183,7 +188,7 @@ class Epilogue:
     def _is_short(self, rows: int, vectors: int) -> bool:
         """Whether so many vectors of each of so many rows are stored by ops of their own."""
         fits = rows * vectors * 64 <= SUMS_LENGTH
-        is_short = self._cost < LEAST_LOOPED or self._cost * rows * vectors <= MOST_UNROLLED
+        is_short = not self.is_long or self._cost * rows * vectors <= MOST_UNROLLED
         return rows < 3 or not fits or is_short
 
     def _keep(self, sums: Sequence[Value]) -> Value:

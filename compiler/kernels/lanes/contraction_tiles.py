@@ -27,6 +27,7 @@ from ingot.compiler.kernels.tiles import (
     WIDTH,
     TileProducts,
     TileSide,
+    tiles_pay,
     with_words,
     words_at_once,
 )
@@ -73,7 +74,8 @@ def in_tiles(function: Function, target: TargetInfo, by_threads: bool) -> Kernel
     if not words:
         return None
     if whole.right.packed:
-        return _Weight(function, root, p, parts, words, row_axis).lower()
+        weight = _Weight(function, root, p, parts, words, row_axis)
+        return weight.lower() if tiles_pay(weight.products.epilogue, parts, p.depth) else None
     activations = _Activations(function, root, p, whole, parts, words, row_axis)
     return activations.lower() if activations.schedule.panels else None
 

@@ -26,12 +26,14 @@ from ingot.compiler.kernels.loop_rules import TILE
 from ingot.compiler.kernels.register_tile import PANEL, for_row_tiles, pitch_of
 from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS, SHARED_WEIGHT, WANTED_WORKGROUPS
 from ingot.compiler.kernels.tiles import (
+    FEWEST_BESIDE,
     ROWS,
     SCRATCH,
     STEP_CYCLES,
     WIDTH,
     TileProducts,
     TileSide,
+    tiles_pay,
     words_at_once,
 )
 
@@ -64,6 +66,8 @@ def in_tiles(c: Convolution, target: TargetInfo, run: Dim, by_rows: bool) -> Ker
     """The kernel of a convolution; None if tiles do not suit it. `run`: pixels along x of the grid;
     `by_rows`: they may be whole rows of one image."""
     if not isinstance(c.depth, int) or not isinstance(c.panels, int) or not c.depth:
+        return None
+    if c.parts is None or not tiles_pay(c.epilogue, c.parts, c.depth):
         return None
     rows = _by_rows(c, target) if by_rows else None
     pixels = _by_pixels(c, target, run)
@@ -214,7 +218,8 @@ def _by_pixels(c: Convolution, target: TargetInfo, count: Dim) -> TiledConvoluti
     words, panels = words_at_once(target, c.parts, count, depth), known_dim(c.panels)
     length = pitch_of(depth, c.factor) * c.factor.bytes
     most = min(max(STAGE_LENGTH // length, ROWS), (MOST_BEFORE_SUMS - SCRATCH) // length)
-    if not words or most < TILE or count == 0:
+    is_short = c.factor.is_integer and depth < FEWEST_BESIDE
+    if not words or is_short or most < TILE or count == 0:
         return None
     most = most // ROWS * ROWS or most
     if not isinstance(count, int):

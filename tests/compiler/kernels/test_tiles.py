@@ -36,8 +36,11 @@ WORDS = VARIANTS["x86-64-v4-vnni"].target
 needs_tiles = pytest.mark.skipif(not tile_variants(), reason="the processor has no tiles")
 
 
-def product(rows: Dim, depth: int, columns: int, signs: tuple[str, str] = ("u8", "i8")) -> Function:
-    """Sums, and what a layer makes of them: scaled, with the codes of another, rounded to codes."""
+def product(
+    rows: Dim, depth: int, columns: int, signs: tuple[str, str] = ("u8", "i8"), more: int = 0
+) -> Function:
+    """Sums, and what a layer makes of them: scaled, with the codes of another so many `more` times,
+    rounded to codes."""
     panels = -(-columns // 16)
 
     def build(b: Builder, x: Value, w: Value, scale: Value, other: Value) -> tuple[Value, Value]:
@@ -46,7 +49,10 @@ def product(rows: Dim, depth: int, columns: int, signs: tuple[str, str] = ("u8",
         scaled = b.value(
             "mul", b.op("convert", sums, dtype=dtype("f32")), b.broadcast_to(scale, shape)
         )
-        added = b.value("add", scaled, b.op("convert", other, dtype=dtype("f32")))
+        codes = b.op("convert", other, dtype=dtype("f32"))
+        added = b.value("add", scaled, codes)
+        for _ in range(more):
+            added = b.value("add", added, codes)
         return b.value("convert", b.op("round_even", added), dtype=dtype("u8")), sums
 
     types = (
@@ -76,7 +82,7 @@ def uses_tiles(kernel: Kernel) -> bool:
 
 
 CASES = [  # rows, depth, columns
-    (3, 32, 16), (4, 64, 17), (15, 96, 40), (16, 128, 32), (17, 20, 33), (31, 1600, 48),
+    (3, 64, 16), (4, 64, 17), (15, 96, 40), (16, 128, 32), (17, 24, 33), (31, 1600, 48),
     (32, 64, 31), (33, 44, 100), (49, 256, 15), (64, 192, 64), (70, 64, 129), (300, 64, 70),
 ]  # fmt: skip
 SIGNS = (("u8", "i8"), ("i8", "i8"), ("u8", "u8"), ("i8", "u8"))
@@ -118,9 +124,13 @@ def test_rows_may_be_known_only_at_the_call(depth: int, columns: int) -> None:
             np.testing.assert_array_equal(got[1], wanted)
 
 
-@pytest.mark.parametrize(("rows", "depth"), [(2, 64), (40, 68), (40, 12)])
-def test_what_tiles_would_take_longer_for_stays_in_words(rows: int, depth: int) -> None:
-    assert not uses_tiles(lower_entry(product(rows, depth, 32), TILES))
+@pytest.mark.parametrize(
+    ("rows", "depth", "more"),
+    [(2, 64, 0), (40, 68, 0), (40, 12, 0), (40, 20, 0), (5, 28, 0), (40, 72, 2)],
+)
+def test_what_tiles_would_take_longer_for_stays_in_words(rows: int, depth: int, more: int) -> None:
+    assert not uses_tiles(lower_entry(product(rows, depth, 32, more=more), TILES))
+    assert uses_tiles(lower_entry(product(40, 96, 32, more=more), TILES))
 
 
 def test_kernels_with_tiles_are_written_and_read_as_text() -> None:
@@ -134,16 +144,19 @@ WINDOWS = [  # image, window, strides, dilation, padding, features, form
     ((2, 5, 14, 32), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), 33, "staged"),
     ((1, 9, 70, 4), (7, 7), (2, 2), (1, 1), ((3, 3), (3, 3)), 16, "staged"),
     ((1, 4, 18, 64), (2, 3), (1, 1), (2, 1), ((0, 0), (0, 0)), 17, "in place"),
-    ((2, 28, 28, 16), (1, 1), (2, 2), (1, 1), ((0, 0), (0, 0)), 32, "in place"),
+    ((2, 28, 28, 32), (1, 1), (2, 2), (1, 1), ((0, 0), (0, 0)), 32, "in place"),
     ((1, 8, 7, 32), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), 260, "gathered"),
     ((1, 9, 12, 16), (3, 2), (2, 1), (1, 3), ((2, 1), (0, 3)), 20, "gathered"),
-    ((2, 40, 16), (3,), (1,), (1,), ((1, 1),), 20, "gathered"),
+    ((2, 40, 32), (3,), (1,), (1,), ((1, 1),), 20, "gathered"),
     ((1, 4, 5, 6, 16), (2, 3, 3), (1, 2, 1), (1, 1, 1), ((1, 0), (1, 1), (1, 1)), 20, "gathered"),
 ]
 
 
-def convolution(place: int, signs: tuple[str, str]) -> tuple[Function, list[Array]]:
+def convolution(
+    place: int, signs: tuple[str, str], channels: int | None = None
+) -> tuple[Function, list[Array]]:
     shape, window, strides, dilation, padding, n, _ = WINDOWS[place]
+    shape = (*shape[:-1], channels or shape[-1])
 
     def build(b: Builder, x: Value, w: Value) -> Value:
         moves = {"window": window, "strides": strides, "rhs_dilation": dilation}
@@ -170,6 +183,11 @@ def test_windows_are_multiplied_in_tiles(place: int) -> None:
     for variant in tile_variants():
         (got,) = run(kernel, given, [np.full(wanted.shape, -1, np.int32)], variant)
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_short_windows_are_not_gathered_for_tiles() -> None:
+    function, _ = convolution(7, SIGNS[0], channels=16)
+    assert not uses_tiles(lower_entry(function, TILES))
 
 
 FORMS = [  # axes of both sides, batches, rows, columns, depth

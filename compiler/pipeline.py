@@ -39,7 +39,12 @@ from ingot.compiler.graph.folding.eliminate_dead_code import eliminate_dead_code
 from ingot.compiler.graph.forms.expand_nonzero import expand_nonzero
 from ingot.compiler.graph.forms.keep_planes import keep_planes
 from ingot.compiler.graph.forms.multiply_codes import IN_INTEGERS, LEFT_IN_FLOAT
-from ingot.compiler.graph.forms.pack_weights import IN_HALVES, IN_PARTS, products_in_words
+from ingot.compiler.graph.forms.pack_weights import (
+    IN_HALVES,
+    IN_PARTS,
+    PARTS,
+    products_in_words,
+)
 from ingot.compiler.graph.forms.round_rows import (
     ROUNDED,
     expand_scaled,
@@ -192,7 +197,8 @@ class Choice:
     def note_precision(self, module: ir.Module, precision: str) -> None:
         """Note it in a program that was read, and whether a variant multiplies tiles of such.
         InvalidArgument: there is no such precision."""
-        targets = self._targets({precision}) if precision == "bf16" else ()
+        kinds = {"bf16": "bf16", **dict.fromkeys(PARTS, "parts")}
+        targets = self._targets({kinds[precision]}) if precision in kinds else ()
         tiles = any(variant.target.tiles for each in targets for variant in each.variants)
         set_precision(module, precision, tiles)
 

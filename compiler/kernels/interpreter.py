@@ -277,26 +277,28 @@ class _Run:
             np.reshape(0 if isinstance(each.type, MemoryType) else self.values[each], (-1, 1, 1))
             for each in op.operands
         ]
-        rows, words = (np.arange(max(int(np.max(each)), 0)) for each in at[10:])
-        word, column = words[:, None], np.arange(16 * dot.panels)
-        alive = self.active.reshape(-1, 1, 1) & (word < at[11])
-        starts = at[9] + rows[:, None] * 16 * dot.width + column
-        stored = self.active[:, None, None] & (rows[:, None] < at[10])
-        dtype = dtype_of(op.operands[8]).numpy
+        rows = np.arange(max(int(np.max(at[11])), 0))
+        word = np.arange(max(int(np.max(at[12] * at[13])), 0))[:, None]
+        column, words = np.arange(16 * dot.panels), np.maximum(at[12], 1)
+        segment = word // words
+        alive = self.active.reshape(-1, 1, 1) & (segment < at[13])
+        starts = at[10] + rows[:, None] * 16 * dot.width + column
+        stored = self.active[:, None, None] & (rows[:, None] < at[11])
+        dtype = dtype_of(op.operands[9]).numpy
         found = np.zeros(np.broadcast_shapes(starts.shape, stored.shape), dtype)
-        sums = self.words_of(op, 8, starts, stored).view(dtype) if dot.adds else found
+        sums = self.words_of(op, 9, starts, stored).view(dtype) if dot.adds else found
         pairs = [(i, j) for i in range(dot.parts) for j in range(dot.parts - i)]
         for i, j in pairs:
-            places = at[1] + i * at[3] + word + rows * at[2]
-            a = self.words_of(op, 0, places, alive & (rows < at[10]))
-            places = at[5] + j * at[7] + 16 * word + column // 16 * at[6] + column % 16
-            b = self.words_of(op, 4, places, alive & (column >= 0))
-            for k in range(len(words)):
+            places = at[1] + i * at[3] + segment * at[4] + word % words + rows * at[2]
+            a = self.words_of(op, 0, places, alive & (rows < at[11]))
+            places = at[6] + j * at[8] + 16 * word + column // 16 * at[7] + column % 16
+            b = self.words_of(op, 5, places, alive & (column >= 0))
+            for k in range(len(word)):
                 left = a[:, k, :, None].repeat(len(column), 2)
                 right = b[:, k, None].repeat(len(rows), 1)
                 sums = REFERENCES["loop.dot2"](left, right, sums)
         places, stored = (np.broadcast_to(each, sums.shape) for each in (starts, stored))
-        self.write(op, places, stored, sums, 8)
+        self.write(op, places, stored, sums, 9)
 
     def multiply_tile(self, op: Op) -> None:
         dot, lines = table.MultiplyTile.of(op), np.arange(TILE)

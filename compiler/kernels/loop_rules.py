@@ -315,7 +315,7 @@ def dot_tiles(op: Op) -> tuple[Type, ...]:
 
 def dot_parts(op: Op) -> tuple[Type, ...]:
     dot = DotParts.of(op)
-    left, right, sums = (op.operands[place] for place in (0, 4, 8))
+    left, right, sums = (op.operands[place] for place in (0, 5, 9))
     for side in (left, right):
         require(_element(side).name == "i32", f"takes words of i32, not {side.type}")
     require(dot.parts in (2, 3), f"takes numbers of two or three parts, not {dot.parts}")

@@ -11,11 +11,11 @@ Sums that are not finite are made anew of the numbers themselves: they are what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ingot.compiler.ir import Value
 from ingot.compiler.kernels.loop import Index, LoopBuilder, lanes_of
-from ingot.compiler.kernels.register_tile import PANEL
+from ingot.compiler.kernels.register_tile import PANEL, for_row_tiles
 from ingot.compiler.kernels.table import DotParts
 from ingot.compiler.kernels.tiles import PANELS, TileSide
 from ingot.hal.spec import dtype
@@ -64,17 +64,20 @@ def multiply_parts(
     count: tuple[Index, int],
     words: Index,
     parts: int,
-    adds: bool,
+    adds: bool = False,
+    segments: Index = 1,
 ) -> None:
-    """The sums of one or two tiles of rows and up to four panels. `sides`: words of first parts,
-    and how far it is to those of the next ones (the step of a side); `sums`: where they begin;
+    """The sums of one or two tiles of rows and up to four panels, over `words` words of each
+    segment. `sides`: words of first parts, and how far it is to those of the next ones (the step of
+    a side), and to the next segment on the left (its line pitch); `sums`: where they begin;
     `count`: of rows and panels."""
     (left, right), (memory, at), (rows, width) = sides, sums, count
     for panel in range(0, width, PANELS):
-        operands = [left.memory, *map(b.value, (left.at, left.pitch, left.step)), right.memory]
+        numbers = (left.at, left.pitch, left.step, left.line_pitch)
+        operands = [left.memory, *map(b.value, numbers), right.memory]
         column = b.add(right.at, b.mul(right.pitch, panel))
         operands += [*map(b.value, (column, right.pitch, right.step)), memory]
-        operands += map(b.value, (b.add(at, panel * PANEL), rows, words))
+        operands += map(b.value, (b.add(at, panel * PANEL), rows, words, segments))
         dot = DotParts(parts, min(PANELS, width - panel), width, adds)
         b.append("loop.dot_parts", operands, None, dot)
 
@@ -83,12 +86,11 @@ def replace_infinite(
     b: LoopBuilder,
     sums: tuple[Value, Index],
     count: tuple[Index, int],
-    depth: Index,
-    left: Callable[[Index, Index], Value],
-    right: Callable[[Index, Index], Value],
+    heights: Sequence[int],
+    multiply: Callable[[int, Index], Sequence[Value]],
 ) -> None:
-    """Make the sums of rows and panels anew, if one of them is not finite: `left(row, k)` times
-    the columns `right(panel, k)`."""
+    """Make the sums of rows and panels anew, if one of them is not finite: `multiply(height, row)`
+    gives those of so many rows, of one of the heights, from a row on."""
     (memory, at), (rows, width) = sums, count
     length = b.mul(rows, width * PANEL)
     zero = b.constant(0, _F32, PANEL)
@@ -97,13 +99,15 @@ def replace_infinite(
         loop.yield_(b.fma(value, zero, loop.carried[0]))
     infinite = b.any(b.op("compare", loop.results[0], zero, direction="ne"))
 
+    def body(height: int, row: Index, _: object) -> tuple[()]:
+        first = b.add(at, b.mul(row, width * PANEL))
+        place = 0
+        for value in multiply(height, row):
+            b.store(memory, b.add(first, place), value)
+            place += lanes_of(value)
+        return ()
+
     def again() -> None:
-        with b.for_(0, rows) as row, b.for_(0, width) as panel:
-            with b.for_(0, depth, 1, [zero]) as step:
-                factor = b.broadcast(left(row.index, step.index), PANEL)
-                line = right(panel.index, step.index)
-                step.yield_(b.fma(factor, line, step.carried[0]))
-            place = b.add(b.mul(row.index, width), panel.index)
-            b.store(memory, b.add(at, b.mul(place, PANEL)), step.results[0])
+        for_row_tiles(b, rows, heights, body)
 
     b.if_(infinite, again)

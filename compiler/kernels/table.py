@@ -437,13 +437,13 @@ def _tile_ops() -> None:
     )
     _row(
         "loop.dot_parts(left: memory, left_at: index, pitch: index, left_step: index, "
-        "right: memory, right_at: index, panel_pitch: index, right_step: index, sums: memory, "
-        "sums_at: index, rows: index, words: index)",
+        "left_line: index, right: memory, right_at: index, panel_pitch: index, right_step: index, "
+        "sums: memory, sums_at: index, rows: index, words: index, segments: index)",
         "",
         rules.dot_parts,
-        "As `loop.dot_tiles` of a line of 16 or 32 rows and a segment, of numbers that are sums of "
-        "bf16: first parts begin at left_at and right_at, the others left_step and right_step "
-        "farther each. Stores from sums_at on, or adds there, products of parts i + j < `parts`.",
+        "As `loop.dot_tiles` of a line of 16 or 32 rows, of numbers that are sums of bf16: a part "
+        "lies left_step and right_step behind the last one, a segment left_line, and on the right "
+        "where the last one ends. Stores from sums_at on, or adds there, parts i + j < `parts`.",
         "writes",
         attributes=DotParts,
     )

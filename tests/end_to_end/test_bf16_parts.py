@@ -69,6 +69,28 @@ def test_a_report_says_which_layers_they_are_and_where() -> None:
     assert not ingot.compile(product(w, 1), precision="bf16x6").report.in_bf16x6
 
 
+def convolutions(pixels: int) -> Any:
+    """Of a 3x3 window, which Winograd's way suits, and of one with strides."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4),
+        helper.make_node("Conv", ["y", "w"], ["z"], pads=[1] * 4, strides=[2, 2]),
+    ]
+    w = draw(32, 32, 3, 3) / np.float32(17)
+    return build_model(nodes, [make_value("x", (1, 32, pixels, pixels))], ["z"], {"w": w})
+
+
+@pytest.mark.slow
+def test_convolutions_are_of_parts_unless_winograds_way_is_faster() -> None:
+    source, x = convolutions(16), draw(1, 32, 16, 16, seed=1)
+    wanted = np.asarray(ingot.load(ingot.compile(source, variants=[best_variant()]))(x))
+    for precision, layers in (("bf16x3", ("Conv_0", "Conv_1")), ("bf16x6", ("Conv_1",))):
+        module = ingot.compile(source, precision=precision, variants=["x86-64-v4-amx", "x86-64-v3"])
+        assert getattr(module.report, f"in_{precision}") == layers
+    assert not ingot.compile(source, precision="bf16x3", variants=["x86-64-v3"]).report.in_bf16x3
+    for model in load_everywhere(source, precision="bf16x3", **OPTIONS).values():
+        assert error_of(np.asarray(model(x)), wanted) <= 1e-5
+
+
 def exported(algorithm: str) -> Any:
     """x times a weight by such an algorithm."""
     w = draw(64, 80)

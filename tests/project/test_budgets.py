@@ -18,15 +18,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LINES = {
-    "compiler": 2592,
+    "compiler": 2598,
     "compiler/bundling": 720,
     "compiler/dispatch": 2284,
     "compiler/frontends": 43680,
-    "compiler/graph": 12140,
+    "compiler/graph": 12165,
     "compiler/ir": 2443,
-    "compiler/kernels": 17615,
+    "compiler/kernels": 17870,
     "compiler/stream": 1653,
-    "compiler/targets": 5180,
+    "compiler/targets": 5185,
     "compiler/vm": 2725,
     "csrc": 102,
     "csrc/api": 2795,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 131830
+IN_ALL = 131990
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

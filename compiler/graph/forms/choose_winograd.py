@@ -26,7 +26,7 @@ from ingot.compiler.ir import Module, Op, TensorType, Value
 from ingot.compiler.ir.dims import Dim, ceildiv, known_dim, known_dims, product
 from ingot.hal.spec import dtype
 
-__all__ = ["choose_winograd", "is_left_to_winograd"]
+__all__ = ["choose_form", "choose_winograd", "is_left_to_winograd"]
 
 _FEATURES = 32
 """Input and output features from which the transforms pay. With 32 a 3 x 3 of 56 x 56 takes 120 us
@@ -73,10 +73,12 @@ def choose_winograd(module: Module) -> Module:
         def rule(op: Op, builder: Builder, weights: set[Value] = weights) -> Sequence[Value] | None:
             if op.name != "convolution" or op.operands[1] not in weights:
                 return None
+            if Convolution.of(op).bf16_parts:
+                return None
             if tensor_type(op.operands[0]).dtype.name == precision_of(module) != "f32":
                 form = FORMS[0] if is_left_to_winograd(op, module) else None
             else:
-                form = _choose_form(op)
+                form = choose_form(op)
             return None if form is None else [_winograd(op, builder, form)]
 
         rewrite(function.block, rule)
@@ -92,7 +94,7 @@ def is_left_to_winograd(op: Op, module: Module) -> bool:
     return _shares_weights(op, FORMS[0]) and _share(result, FORMS[0], 0) <= _GAIN_OF_HALVES
 
 
-def _choose_form(op: Op) -> Winograd | None:
+def choose_form(op: Op) -> Winograd | None:
     """The form that takes the least time, None where that is the direct sum."""
     if not _can_be_tiled(op):
         return None

@@ -62,7 +62,8 @@ class _Planes:
             return False
         if op.name in ("conv_packed", "depthwise"):
             roots.append(op)
-            return _pays(op)
+            is_split = len(op.operands) > 2  # it is read in parts of f32
+            return not is_split and _pays(op)
         return lookup(op.name).family == "elementwise" and all(
             self._is_kept(operand, roots) for operand in op.operands
         )
@@ -111,7 +112,8 @@ def _source(x: Value) -> Value | None:
 def _moves(op: Op) -> ConvPlanar:
     """The same window for channels first."""
     if isinstance(op.attributes, ConvPacked):
-        return ConvPlanar(**vars(op.attributes))
+        moves = {name: each for name, each in vars(op.attributes).items() if name != "bf16_parts"}
+        return ConvPlanar(**moves)
     *window, features = known_dims(tensor_type(op.operands[1]).shape)
     return ConvPlanar(window=tuple(window), n=features, **vars(Depthwise.of(op)))
 

@@ -16,6 +16,7 @@ from ingot.compiler.graph.ops import (
     PANEL,
     PARTS_STEPS,
     Convolution,
+    ConvPacked,
     Depthwise,
     DotGeneral,
     DotPacked,
@@ -317,14 +318,15 @@ def pack_convolution(op: Op, builder: Builder) -> Sequence[Value] | None:
         inputs = tensor_type(w).shape[-2]
     flat = builder.reshape(w, [product(window) * inputs, outputs])
     panels = pack(flat, builder)
+    parts = convolution.bf16_parts if is_split(tensor_type(op.result).shape[:-1]) else 0
+    operands = (x, panels, *([pack_parts(flat, parts, builder)] if parts else []))
     if is_pointwise(op):
-        count = convolution.bf16_parts if is_split(tensor_type(x).shape[:-1]) else 0
-        parts = (pack_parts(flat, count, builder),) if count else ()
-        dot = DotPacked(known_dim(outputs), convolution.dtype, count)
-        return [builder.append("dot_packed", (x, panels, *parts), (), dot).result]
+        dot = DotPacked(known_dim(outputs), convolution.dtype, parts)
+        return [builder.append("dot_packed", operands, (), dot).result]
     assert len(window) == count
     moves = vars(depthwise_of(convolution))
-    return [builder.value("conv_packed", x, panels, window=tuple(window), n=outputs, **moves)]
+    packed = ConvPacked(window=tuple(window), n=known_dim(outputs), bf16_parts=parts, **moves)
+    return [builder.append("conv_packed", operands, (), packed).result]
 
 
 def depthwise_of(convolution: Convolution) -> Depthwise:

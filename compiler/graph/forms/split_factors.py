@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ingot.compiler.graph.builder import Builder, tensor_type
+from ingot.compiler.graph.forms.choose_winograd import choose_form
 from ingot.compiler.graph.forms.pack_weights import (
     IN_PARTS,
     PARTS,
     is_channels_last,
     is_pointwise,
 )
-from ingot.compiler.graph.forms.round_rows import precision_of
+from ingot.compiler.graph.forms.round_rows import has_tiles, precision_of
 from ingot.compiler.graph.ops import Convolution, DotGeneral, parse_layout
 from ingot.compiler.graph.rewriter import rewrite, tensor_ops
 from ingot.compiler.ir import Module, Op, Value
-from ingot.compiler.ir.dims import product
+from ingot.compiler.ir.dims import Dim, product
 
 __all__ = ["split_factors"]
 
@@ -37,6 +38,8 @@ def split_factors(module: Module) -> Module:
 
     def rule(op: Op, builder: Builder) -> Sequence[Value] | None:
         if not isinstance(op.attributes, (DotGeneral, Convolution)) or not _is_large(op):
+            return None
+        if isinstance(op.attributes, Convolution) and not _pays(op, module, parts):
             return None
         if op.attributes.exact or op.attributes.bf16_parts:
             return None
@@ -62,21 +65,30 @@ def _is_large(op: Op) -> bool:
     """Whether it is a product of f32 of many terms."""
     if not isinstance(op.attributes, (DotGeneral, Convolution)):
         return False
-    types = [tensor_type(each) for each in (*op.operands, op.result)]
+    types, taps = [tensor_type(each) for each in (*op.operands, op.result)], list[Dim]()
     if {type.dtype.name for type in types} != {"f32"}:
         return False
     if isinstance(op.attributes, DotGeneral):
         depth = product(types[0].shape[axis] for axis in op.attributes.lhs_contract)
     else:
-        if Convolution.of(op).groups != 1 or not _is_product(op):
+        convolution = Convolution.of(op)
+        if convolution.groups != 1 or not is_channels_last(op):
             return False
-        depth = types[1].shape[parse_layout(Convolution.of(op).layout).weight_input]
+        if any(step != 1 for step in convolution.lhs_dilation):
+            return False
+        axes = parse_layout(convolution.layout)
+        depth = types[1].shape[axes.weight_input]
+        taps = [types[1].shape[axis] for axis in axes.weight_spatial]
     if not isinstance(depth, int) or depth < _LEAST_TERMS:
         return False
-    products = product((*types[2].shape, depth))
+    products = product((*types[2].shape, *taps, depth))
     return not isinstance(products, int) or products >= _LEAST_PRODUCTS
 
 
-def _is_product(op: Op) -> bool:
-    """Whether it will be a product of pixels and a weight."""
-    return is_channels_last(op) and is_pointwise(op)
+def _pays(op: Op, module: Module, parts: int) -> bool:
+    """Whether a convolution takes less time as products of parts. All variants of a module have it
+    the same way: of windows only where one has tiles, and not six products of bf16 for one where
+    Winograd's way leaves a third of those of f32."""
+    if is_pointwise(op):
+        return True
+    return has_tiles(module) and (parts == PARTS["bf16x3"] or choose_form(op) is None)

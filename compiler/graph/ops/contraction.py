@@ -286,7 +286,8 @@ class DotPacked(Attributes):
 @dataclass(frozen=True)
 class ConvPacked(Attributes):
     """Convolution of [batch, spatial..., features] with a packed weight whose K runs over the
-    window and then the features, features innermost."""
+    window and then the features, features innermost. `bf16_parts`, and `parts`: as of
+    dot_packed."""
 
     window: Dims
     strides: Dims = field(metadata=by_operands(_spatial_ones))
@@ -294,12 +295,16 @@ class ConvPacked(Attributes):
     padding: Pairs = field(metadata=by_operands(_no_padding))
     n: int
     dtype: DType = field(metadata=by_operands(_dtype_of))
+    bf16_parts: int = field(default=0, metadata=LEFT_OUT)
 
-    def result(self, x: TensorType, w: TensorType) -> TensorType:
+    def result(self, x: TensorType, w: TensorType, parts: TensorType | None = None) -> TensorType:
         _same_class(x, w)
+        _check_parts(self.bf16_parts, x, w)
         require(x.rank >= 3, f"x must be [batch, spatial..., features], got {x}")
-        wanted = packed_shape(product(self.window) * x.shape[-1], self.n, w.dtype)
+        depth = product(self.window) * x.shape[-1]
+        wanted = packed_shape(depth, self.n, w.dtype)
         require(w.shape == wanted, f"w is {w}, expected {TensorType(w.dtype, wanted)}")
+        _check_packed_parts(self.bf16_parts, parts, depth, self.n)
         ones = (1,) * len(self.window)
         spatial = _spatial_dims(
             x.shape[1:-1], self.window, self.strides, self.padding, ones, self.rhs_dilation
@@ -475,7 +480,9 @@ for _row in (
     OpRow(
         "dot_packed", "contraction", ("a: number", "b: number", "parts: float?"), DotPacked, ulp=4
     ),
-    OpRow("conv_packed", "contraction", ("x: number", "w: number"), ConvPacked, ulp=4),
+    OpRow(
+        "conv_packed", "contraction", ("x: number", "w: number", "parts: float?"), ConvPacked, ulp=4
+    ),
     OpRow("conv_planar", "contraction", ("x: number", "w: number"), ConvPlanar, ulp=4),
     OpRow("conv_winograd", "contraction", ("x: real", "u: real"), ConvWinograd, ulp=32),
     OpRow("depthwise", "contraction", ("x: number", "w: number"), Depthwise, ulp=4),

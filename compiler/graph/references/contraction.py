@@ -216,6 +216,7 @@ def coded_minima(
 def _conv_packed(
     x: Array,
     w: Array,
+    parts: Array | None = None,
     *,
     window: tuple[int, ...],
     strides: tuple[int, ...],
@@ -223,6 +224,7 @@ def _conv_packed(
     padding: tuple[tuple[int, int], ...],
     n: int,
     dtype: DType,
+    bf16_parts: int = 0,
 ) -> Array:
     features = x.shape[-1]
     k = int(np.prod(window, dtype=np.int64)) * features

@@ -17,7 +17,7 @@ from ingot.compiler.kernels.items.contraction import lower_contraction, store_ti
 from ingot.compiler.kernels.items.group_tile import GroupTile, Source, TileProduct, load_where
 from ingot.compiler.kernels.items.panel_source import panel_source
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
-from ingot.compiler.kernels.lanes.convolution import lower_direct_convolution
+from ingot.compiler.kernels.lanes.convolution_direct import lower_direct_convolution
 from ingot.compiler.kernels.loop import Index
 from ingot.compiler.kernels.product import is_pointwise
 from ingot.compiler.kernels.register_tile import PANEL

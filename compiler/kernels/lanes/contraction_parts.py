@@ -25,6 +25,7 @@ from ingot.compiler.kernels.loop_rules import TILE
 from ingot.compiler.kernels.product import Product, product_of
 from ingot.compiler.kernels.register_tile import (
     PANEL,
+    TileShape,
     for_row_tiles,
     multiply,
     panel_tile,
@@ -55,8 +56,8 @@ MOST_ROWS, FEWEST_PANELS = 256, 32
 MOST_SPLIT = 512 << 10
 """Bytes of parts in scratch where K is several blocks: sums have the rest."""
 
-FEW = 4
-"""Rows that read a panel together where there are few."""
+HEIGHTS = (4, 1)
+"""Rows that read a panel together where f32 are multiplied: few, or with what is not finite."""
 
 _F32, _I32, _U16, _BF16 = dtype("f32"), dtype("i32"), dtype("u16"), dtype("bf16")
 
@@ -138,20 +139,27 @@ class _Parts:
         b = self.b
 
         def column(panel: Index, width: int) -> None:
-            def line(k: Index, vector: int) -> Value:
-                return self._line(bases[1], b.add(panel, vector), k)
-
             def body(height: int, row: Index, _: list[Value]) -> tuple[()]:
                 tile = panel_tile(height, width, PANEL)
-                factors = partial(self._factor, bases[0], row)
-                sums = zero_tile(b, _F32, tile)
-                sums = multiply(b, tile, sums, self.depth, factors, line)
+                sums = self._exact(bases, tile, row, panel)
                 self.products.epilogue.store_tile(sums, tile, b.add(self.place, row), panel)
                 return ()
 
-            for_row_tiles(b, rows, (FEW, 1), body)
+            for_row_tiles(b, rows, HEIGHTS, body)
 
         self.products.for_panels(*panels, self.panels, column)
+
+    def _exact(
+        self, bases: Sequence[Index], tile: TileShape, row: Index, panel: Index
+    ) -> list[Value]:
+        """The sums of a tile of the numbers themselves."""
+        b = self.b
+
+        def line(k: Index, vector: int) -> Value:
+            return self._line(bases[1], b.add(panel, vector), k)
+
+        factors = partial(self._factor, bases[0], row)
+        return multiply(b, tile, zero_tile(b, _F32, tile), self.depth, factors, line)
 
     def _many(self, bases: Sequence[Index], panels: tuple[Index, Index], rows: Index) -> None:
         b, (first, last) = self.b, panels
@@ -303,11 +311,10 @@ class _Parts:
         b, (panel, width), (rows, row) = self.b, columns, block
         at = self._sums_at(panels, panel, width, row)
 
-        def right(place: Index, k: Index) -> Value:
-            return self._line(bases[1], b.add(panel, place), k)
+        def exact(height: int, some: Index) -> list[Value]:
+            return self._exact(bases, panel_tile(height, width, PANEL), b.add(row, some), panel)
 
-        left = partial(self._factor, bases[0], row)
-        replace_infinite(b, (self.sums, at), (rows, width), self.depth, left, right)
+        replace_infinite(b, (self.sums, at), (rows, width), HEIGHTS, exact)
         self.products.finish(self.sums, (rows, width), (b.add(self.place, row), panel), at)
 
     def _kernel(self) -> Kernel:

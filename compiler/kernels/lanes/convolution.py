@@ -6,9 +6,9 @@ input rows of a block of output rows into scratch once, zeros around them, so th
 inner loops have no bounds; without padding it reads the input in place. `_Gathered` takes dims
 known only at the call, other ranks, rows too long for scratch, and most windows of one pixel
 with strides: it copies the windows of a run of output pixels into scratch, whatever lines they
-lie in. `_Direct` takes windows too large for that, one pixel at a time with a test per window
-position. Where sizes are known and channels many, convolutions that would copy go tap by tap
-instead (`taps.py`). Pointwise ones are products (`contraction.py`).
+lie in. `Direct` takes windows too large for that, one pixel at a time with a test per window
+position (`convolution_direct.py`). Where sizes are known and channels many, convolutions that would
+copy go tap by tap instead (`taps.py`). Pointwise ones are products (`contraction.py`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from __future__ import annotations
 import math
 
 from ingot.compiler.ir import Function, Value
-from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product
 from ingot.compiler.kernels.contraction_entry import root_of
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.lanes.contraction import lower_contraction
+from ingot.compiler.kernels.lanes.convolution_direct import ConvolutionSchedule, Direct
+from ingot.compiler.kernels.lanes.convolution_parts import in_parts
 from ingot.compiler.kernels.lanes.convolution_sources import (
     Convolution,
     Gathering,
@@ -53,7 +54,7 @@ from ingot.compiler.kernels.register_tile import (
 from ingot.compiler.kernels.schedule import MOST_BEFORE_SUMS, WANTED_WORKGROUPS, shared_blocks
 from ingot.compiler.kernels.tiles import with_words
 
-__all__ = ["ConvolutionSchedule", "lower_convolution", "lower_direct_convolution"]
+__all__ = ["lower_convolution"]
 
 STAGE_LENGTH = 256 << 10
 """Bytes of input rows that a workgroup stages, about: they share L2 with the weights.
@@ -74,17 +75,6 @@ PANELS_OF_ANY_IMAGE = 16
 """Panels for which a workgroup gathers where the count of workgroups is not known."""
 
 
-@dataclass(frozen=True)
-class ConvolutionSchedule:
-    """Register tile, output rows (pixels, where they are gathered) and panels of a workgroup;
-    staged in scratch or in place."""
-
-    tile: TileShape
-    block_rows: int
-    block_panels: int
-    staged: bool
-
-
 def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
     """The kernel of an entry around one conv_packed."""
     root = root_of(function)
@@ -92,11 +82,14 @@ def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
         return lower_contraction(function, target)
     convolution = Convolution(function, root, target)
     staged = _staged_schedule(convolution, target)
-    if staged is None or staged.staged:
-        taps = choose_taps(convolution, target)
-        if taps is not None:
-            return lower_taps(convolution, taps, target)
     run = product(convolution.result.shape[1 if staged else 0 : -1])
+    taps = choose_taps(convolution, target) if staged is None or staged.staged else None
+    if taps is None or not taps.is_long:
+        made = in_parts(function, root, target, run, by_rows=staged is not None)
+        if made is not None:
+            return made
+    if taps is not None:
+        return lower_taps(convolution, taps, target)
     in_words = Convolution(function, root, with_words(target)) if target.tiles else convolution
     tiled = in_tiles(in_words, target, run, by_rows=staged is not None)
     if tiled is not None:
@@ -106,12 +99,7 @@ def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
         return _Staged(convolution, staged).lower()
     if gathered is not None:
         return _Gathered(convolution, gathered, run).lower()
-    return _Direct(convolution, target).lower()
-
-
-def lower_direct_convolution(function: Function, target: TargetInfo) -> Kernel:
-    """The same without scratch, whose grid is one of pixels for all shapes."""
-    return _Direct(Convolution(function, root_of(function), target), target).lower()
+    return Direct(convolution, target).lower()
 
 
 # Staged rows.
@@ -338,81 +326,3 @@ class _Gathered:
         line = c.line(panel, tile, 0, turn)
         sums = zero_tile(b, c.element, tile)
         return multiply(b, tile, sums, b.dim(c.depth), element, line, c.parts)
-
-
-# One pixel at a time.
-
-
-class _Direct:
-    """Grid: x runs of output pixels of the whole batch, y tiles of panels."""
-
-    PIXELS = 16
-
-    def __init__(self, c: Convolution, target: TargetInfo) -> None:
-        self.c, self.b = c, c.builder
-        panels = choose_columns(c.panels, target, c.lanes)
-        self.tile = panel_tile(1, panels, c.lanes)
-
-    def lower(self) -> Kernel:
-        c, b = self.c, self.b
-        pixels = product(c.result.shape[:-1])
-        first = b.mul(b.workgroup(0), self.PIXELS)
-        last = b.min(b.add(first, self.PIXELS), b.dim(pixels))
-        panel = b.mul(b.workgroup(1), self.tile.panels)
-        end = b.min(b.add(panel, self.tile.panels), b.dim(c.panels))
-
-        def columns(panel: Index, tile: TileShape) -> None:
-            with b.for_(first, last) as loop:
-                sums = self._pixel(loop.index, panel, tile)
-                c.epilogue.store_tile(sums, tile, loop.index, panel)
-
-        c.for_panels(panel, end, self.tile, columns)
-        schedule = ConvolutionSchedule(self.tile, self.PIXELS, self.tile.panels, False)
-        return c.kernel((pixels, c.panels, 1), (self.PIXELS, self.tile.panels, 1), schedule)
-
-    def _pixel(self, pixel: Index, panel: Index, tile: TileShape) -> list[Value]:
-        """The sums of one output pixel."""
-        c, b = self.c, self.b
-        place = c.places(pixel)
-        base = b.mul(place[0], b.dim(product(c.x.shape[1:])))
-        return self._window(0, place[1:], base, 0, panel, tile, zero_tile(b, c.element, tile))
-
-    def _window(
-        self,
-        axis: int,
-        place: list[Index],
-        base: Index,
-        step: Index,
-        panel: Index,
-        tile: TileShape,
-        sums: list[Value],
-    ) -> list[Value]:
-        """Sum over window dims from `axis` on; positions outside the image add nothing."""
-        c, b, window = self.c, self.b, self.c.window
-        if axis == len(window.size):
-            start = b.mul(step, b.dim(c.channels))
-
-            def element(i: int, k: Index) -> Value:
-                return b.convert(b.load(c.input, b.add(base, k)), c.factor)
-
-            line = c.line(panel, tile, start)
-            return multiply(b, tile, sums, b.dim(c.channels), element, line, c.parts)
-        size = c.x.shape[1 + axis]
-        stride = product(c.x.shape[2 + axis :])
-        with b.for_(0, window.size[axis], 1, sums) as loop:
-            at = b.add(
-                b.sub(b.mul(place[axis], window.strides[axis]), b.dim(window.before[axis])),
-                b.mul(loop.index, window.dilation[axis]),
-            )
-            inside = b.op("and", b.compare("ge", at, 0), b.compare("lt", at, b.dim(size)))
-            inner = b.add(base, b.mul(at, b.dim(stride)))
-            inner_step = b.add(b.mul(step, window.size[axis]), loop.index)
-            carried = list(loop.carried)
-            loop.yield_(
-                *b.if_(
-                    inside,
-                    lambda: self._window(axis + 1, place, inner, inner_step, panel, tile, carried),
-                    lambda: carried,
-                )
-            )
-        return loop.results

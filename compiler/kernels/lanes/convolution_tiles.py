@@ -37,7 +37,7 @@ from ingot.compiler.kernels.tiles import (
     words_at_once,
 )
 
-__all__ = ["TiledConvolution", "in_tiles"]
+__all__ = ["PIXELS_OF_ANY_IMAGE", "STAGE_LENGTH", "TiledConvolution", "in_tiles", "shares"]
 
 STAGE_LENGTH = 256 << 10
 """Bytes of input rows, or of windows, that a workgroup has in scratch, about."""
@@ -81,7 +81,7 @@ def _weight(c: Convolution) -> int:
     return known_dim(c.panels) * PANEL * known_dim(c.depth) * c.factor.bytes
 
 
-def _shares(c: Convolution, blocks: int, units: int, most_splits: int) -> tuple[int, int]:
+def shares(c: Convolution, blocks: int, units: int, most_splits: int) -> tuple[int, int]:
     """Blocks of rows, of at most so many units, and of panels: as many as are wanted."""
     if blocks < WANTED_WORKGROUPS and _weight(c) <= SHARED_WEIGHT:
         blocks = min(units, WANTED_WORKGROUPS)
@@ -129,7 +129,7 @@ def _by_rows(c: Convolution, target: TargetInfo) -> TiledConvolution | None:
     if staged and stage_rows(c, block) * length + SCRATCH > MOST_BEFORE_SUMS:
         return None
     units = -(-height // 2) if width <= TILE else height
-    blocks, block_panels = _shares(c, -(-height // block), units, WANTED_WORKGROUPS)
+    blocks, block_panels = shares(c, -(-height // block), units, WANTED_WORKGROUPS)
     block = -(-height // blocks)
     if width <= TILE and block < height:
         block += block % 2
@@ -226,7 +226,7 @@ def _by_pixels(c: Convolution, target: TargetInfo, count: Dim) -> TiledConvoluti
         pixels = min(most, PIXELS_OF_ANY_IMAGE)
         return TiledConvolution("gathered", words, pixels, min(panels, 2 * PANEL))
     wanted = _products(c, -(-count // TILE), words) // (MOST_COPYING * _copying(c, count))
-    blocks, block_panels = _shares(c, -(-count // most), -(-count // ROWS), wanted)
+    blocks, block_panels = shares(c, -(-count // most), -(-count // ROWS), wanted)
     pixels = count if blocks == 1 else -(-count // (blocks * ROWS)) * ROWS
     return TiledConvolution("gathered", words, min(pixels, most), block_panels)
 

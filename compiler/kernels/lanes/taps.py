@@ -50,6 +50,7 @@ class TapsSchedule:
     tile: TileShape
     block_lines: int
     block_columns: int
+    is_long: bool  # lines, whose parts are a grid of their own
 
 
 def choose_taps(c: ConvolutionEntry, target: TargetInfo) -> TapsSchedule | None:
@@ -72,11 +73,11 @@ def choose_taps(c: ConvolutionEntry, target: TargetInfo) -> TapsSchedule | None:
     rows = choose_rows(width, columns, target, lanes)
     if width > MOST_PIXELS:
         block = -(-width // -(-width // MOST_PIXELS))
-        return TapsSchedule(panel_tile(rows, columns, lanes), 1, -(-block // rows) * rows)
+        return TapsSchedule(panel_tile(rows, columns, lanes), 1, -(-block // rows) * rows, True)
     blocks, splits = -(-lines // (MOST_PIXELS // width)), -(-panels // columns)
     steps = lines * width * columns * PANEL * known_dim(c.depth)
     blocks = min(shared_blocks(blocks, splits, _weight_length(c), steps), lines)
-    return TapsSchedule(panel_tile(rows, columns, lanes), -(-lines // blocks), width)
+    return TapsSchedule(panel_tile(rows, columns, lanes), -(-lines // blocks), width, False)
 
 
 def lower_taps(c: ConvolutionEntry, schedule: TapsSchedule, target: TargetInfo) -> Kernel:
@@ -103,7 +104,6 @@ class _Taps:
         self.c, self.schedule, self.target, self.b = c, schedule, target, c.builder
         *self.outer, self.width = known_dims(c.result.shape[1:-1])
         self.lines, self.channels = math.prod(self.outer), known_dim(c.channels)
-        self.is_long = self.width > MOST_PIXELS
         self.tiles = -(-schedule.block_columns // schedule.tile.rows)
 
     def lower(self) -> Kernel:
@@ -111,7 +111,7 @@ class _Taps:
         self.first: Index = 0
         self.last: Index = self.width
         self.count: Index = schedule.block_lines
-        if self.is_long:
+        if self.schedule.is_long:
             self.image = b.div(b.workgroup(2), self.lines)
             self.line = b.rem(b.workgroup(2), self.lines)
             self.first = b.mul(b.workgroup(0), schedule.block_columns)
@@ -125,9 +125,9 @@ class _Taps:
         panel = b.mul(b.workgroup(1), width)
         self._whole_or_rest(panel, panels, width)
         pixels = schedule.block_lines * schedule.block_columns
-        images = c.x.shape[0] * (self.lines if self.is_long else 1)
+        images = c.x.shape[0] * (self.lines if self.schedule.is_long else 1)
         return c.kernel(
-            (self.width if self.is_long else self.lines * self.width, panels, images),
+            (self.width if self.schedule.is_long else self.lines * self.width, panels, images),
             (pixels, width, 1),
             schedule,
             pixels * width * PANEL * c.element.bytes,
@@ -170,7 +170,7 @@ class _Taps:
     ) -> None:
         """`body(shape, column)` for tiles of the block's columns within `first` to `last`."""
         b = self.b
-        start = b.max(first, self.first) if self.is_long else first
+        start = b.max(first, self.first) if self.schedule.is_long else first
         count = b.max(0, b.sub(b.min(last, self.last), start))
         if isinstance(count, int):
             rows = min(choose_rows(count, tile.panels, self.target, tile.lanes), max(count, 1))

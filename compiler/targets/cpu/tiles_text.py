@@ -38,10 +38,11 @@ def _side(memory: str, at: str, pitch: str, step: str) -> str:
 
 
 def _dot_parts(dot: DotParts, names: Sequence[str]) -> str:
-    sides = _side(*names[:4]), _side(*names[4:8])
-    memory, at, rows, words = names[8:]
+    sides = _side(*names[:4]), _side(*names[5:9])
+    memory, at, *counts = names[9:]
     shape = "tile_words", str(dot.panels), str(64 * dot.width), str(int(dot.adds)), str(dot.parts)
-    return f"dot_parts({', '.join([*sides, f'(char *)({memory} + {at})', rows, words, *shape])})"
+    arguments = [*sides, f"4 * {names[4]}", f"(char *)({memory} + {at})", *counts, *shape]
+    return f"dot_parts({', '.join(arguments)})"
 
 
 def _dot_tiles(dot: DotTiles, names: Sequence[str]) -> str:

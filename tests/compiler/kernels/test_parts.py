@@ -10,8 +10,8 @@ import pytest
 
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.graph.forms.pack_weights import pack, pack_parts
-from ingot.compiler.graph.ops import DotPacked
-from ingot.compiler.ir import Function, Value, walk
+from ingot.compiler.graph.ops import ConvPacked, DotPacked
+from ingot.compiler.ir import Function, Value, tensor_type, walk
 from ingot.compiler.ir.dims import Dim, symbol
 from ingot.compiler.kernels.classes import lower_entry
 from ingot.compiler.kernels.interpreter import run_kernel
@@ -113,7 +113,89 @@ def test_what_is_not_finite_is_what_f32_gives(parts: int) -> None:
         wanted = (x.astype(np.float64) @ w).astype(np.float32).astype(np.float64)
         bound = BOUNDS[parts] * (np.abs(x.astype(np.float64)) @ np.abs(w))
     assert not np.isfinite(wanted).all()
-    check(lower_entry(function, TILES), [x, *panels, np.zeros(48, "f4")], wanted, bound)
+    kernel = lower_entry(function, TILES)
+    check(kernel, [x, *panels, np.zeros(48, "f4")], wanted, bound)
+    loops = [op for op in walk(kernel.loops) if op.name == "loop.for"]
+    products = [sum(op.name == "loop.fma" for op in loop.regions[0].block.ops) for loop in loops]
+    assert max(products) >= 4 * 3  # sums are made anew by tiles of rows and panels
+
+
+IMAGES = [  # image, window, strides, dilation, padding, features, parts, form
+    ((1, 6, 20, 32), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), 40, 2, "staged"),
+    ((2, 5, 7, 32), (3, 2), (1, 1), (2, 1), ((2, 1), (0, 1)), 70, 3, "staged"),
+    ((1, 40, 13, 64), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), 130, 2, "staged"),
+    ((2, 9, 12, 20), (3, 2), (2, 1), (1, 3), ((2, 1), (0, 3)), 20, 3, "gathered"),
+    ((1, 14, 14, 32), (1, 1), (2, 2), (1, 1), ((0, 0), (0, 0)), 33, 2, "gathered"),
+    ((2, 40, 18), (3,), (1,), (1,), ((1, 1),), 20, 2, "gathered"),
+    ((1, 4, 5, 6, 16), (2, 3, 3), (1, 2, 1), (1,) * 3, ((1, 0), (1, 1), (1, 1)), 20, 2, "gathered"),
+    ((1, 30, 300, 16), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), 20, 2, "gathered"),
+]  # fmt: skip
+
+
+def convolution(place: int, w: Array, size: Dim | None = None) -> tuple[Function, list[Array], Any]:
+    """One of windows, and a row that is added; its image has the height `size`, if that is given;
+    panels; and what its results are, of an image and a weight."""
+    shape, window, strides, dilation, padding, n, parts, _ = IMAGES[place]
+    panels, split = weights(w.reshape((-1, n)), parts)
+    moves: Any = {"strides": strides, "rhs_dilation": dilation, "padding": padding}
+    image = shape if size is None else (shape[0], size, *shape[2:])
+    types = [f32(*image), f32(*panels.shape), replace(f32(*split.shape), dtype=HALF)]
+
+    def build(b: Builder, *given: Value) -> Value:
+        packed = ConvPacked(window=window, n=n, dtype=dtype("f32"), bf16_parts=parts, **moves)
+        sums = b.append("conv_packed", given[:3], (), packed).result
+        return b.value("add", sums, b.broadcast_to(given[3], tensor_type(sums).shape))
+
+    def plain(b: Builder, x: Value, w: Value) -> Value:
+        axes = "xyz"[: len(window)]
+        layout = f"n{axes}c,{axes}io->n{axes}c"
+        return b.value("convolution", x, w, layout=layout, dtype=dtype("f64"), **moves)
+
+    def wanted(x: Array, w: Array) -> Array:
+        types = [replace(f32(*each.shape), dtype=dtype("f64")) for each in (x, w)]
+        return reference(entry(types, plain), [x.astype("f8"), w.astype("f8")])[0]
+
+    symbols = {} if size is None else {"m": (1, None)}
+    return entry([*types, f32(n)], build, symbols), [panels, split], wanted
+
+
+@pytest.mark.parametrize("place", range(len(IMAGES)))
+def test_convolutions_are_those_of_parts(place: int) -> None:
+    shape, window, *_, n, parts, form = IMAGES[place]
+    x, w, added = draw(*shape), draw(*window, shape[-1], n, seed=1), draw(n, seed=2)
+    w *= 10.0 ** np.linspace(-9, 9, n, dtype=np.float32)
+    function, panels, wanted = convolution(place, w)
+    kernel = lower_entry(function, TILES)
+    assert kernel.schedule.form == form
+    assert kernel.scratch_length <= contraction_parts.MOST_BEFORE_SUMS
+    bound = BOUNDS[parts] * (wanted(np.abs(x), np.abs(w)) + np.abs(added))
+    check(kernel, [x, *panels, added], wanted(x, w) + added, bound)
+
+
+def test_sizes_of_images_may_be_known_only_at_the_call() -> None:
+    shape, window, *_, n, parts, _ = IMAGES[3]
+    w, added = draw(*window, shape[-1], n, seed=1), draw(n, seed=2)
+    function, panels, wanted = convolution(3, w, symbol("m"))
+    kernel = lower_entry(function, TILES)
+    for size in (2, 9, 30):
+        x = draw(shape[0], size, *shape[2:])
+        bound = BOUNDS[parts] * (wanted(np.abs(x), np.abs(w)) + np.abs(added))
+        check(kernel, [x, *panels, added], wanted(x, w) + added, bound, m=size)
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_pixels_that_are_not_finite_reach_the_windows_that_see_them(place: int) -> None:
+    shape, window, *_, n, parts, _ = IMAGES[place]
+    x, w = draw(*shape), draw(*window, shape[-1], n, seed=1)
+    w[..., :8] = np.round(w[..., :8])
+    x[0, 2, 3, 1], x[0, 0, 0, 2], x[-1, -1, -1, 0] = np.inf, np.nan, 3.4e38
+    function, panels, wanted = convolution(place, w)
+    with np.errstate(all="ignore"):
+        results = wanted(x, w).astype(np.float32).astype(np.float64)
+        bound = BOUNDS[parts] * wanted(np.abs(x), np.abs(w))
+    assert not np.isfinite(results).all()
+    assert np.isfinite(results).any()
+    check(lower_entry(function, TILES), [x, *panels, np.zeros(n, "f4")], results, bound)
 
 
 @pytest.mark.parametrize("rows", [32, 197, symbol("m")], ids=str)

@@ -13,10 +13,8 @@ from ingot.compiler.ir import Function, TensorType, Value, walk
 from ingot.compiler.ir.dims import symbol
 from ingot.compiler.kernels.interpreter import run_kernel
 from ingot.compiler.kernels.lanes.contraction import lower_contraction
-from ingot.compiler.kernels.lanes.convolution import (
-    lower_convolution,
-    lower_direct_convolution,
-)
+from ingot.compiler.kernels.lanes.convolution import lower_convolution
+from ingot.compiler.kernels.lanes.convolution_direct import lower_direct_convolution
 from ingot.compiler.kernels.lanes.depthwise import lower_depthwise
 from ingot.compiler.kernels.lanes.map import lower_map
 from ingot.compiler.kernels.schedule import MOST_SCRATCH

@@ -189,6 +189,20 @@ class Emitter:
         first[axis], last[axis], strides[axis] = start, limit, step
         return self.op("slice", x, start=tuple(first), limit=tuple(last), stride=tuple(strides))
 
+    def padded(
+        self,
+        x: Value,
+        low: Sequence[Dim],
+        high: Sequence[Dim],
+        filling: Value | float = 0,
+        interior: Sequence[int] = (),
+    ) -> Value:
+        """x with so many of a number in front of the elements of each axis, behind, and between."""
+        if not isinstance(filling, Value):
+            filling = self.full(filling, type_of(x).dtype, ())
+        between = tuple(interior) or (0,) * len(low)
+        return self.op("pad", x, filling, low=tuple(low), high=tuple(high), interior=between)
+
     def repeated(self, x: Value, axis: int, times: Dim) -> Value:
         """Each element of an axis so many times."""
         shape = shape_of(x)

@@ -101,7 +101,7 @@ def fitted(c: Emitter, x: Value, axis: int, length: Dim | None) -> Value:
     zeros = (0,) * rank
     axis %= rank
     high = (*zeros[:axis], length - own, *zeros[axis + 1 :])
-    return c.op("pad", x, c.full(0, type_of(x).dtype, ()), low=zeros, high=high, interior=zeros)
+    return c.padded(x, zeros, high)
 
 
 def both_sides(builder: Builder, x: tuple[Value, Value], length: Dim) -> tuple[Value, Value]:

@@ -36,7 +36,7 @@ def find_texts(node: Emitter, x: Strings, words: Sequence[str]) -> Found:
 def first_of(node: Emitter, hits: Value) -> Found:
     """Where the first hit of i1[..., n] is, and whether there is one."""
     last = len(shape_of(hits)) - 1
-    place = node.op("arg_max", node.convert(hits, "u8"), axis=last, dtype=dtype("i64"), last=False)
+    place = node.op("arg_max", node.convert(hits, "u8"), axis=last, dtype=dtype("i64"))
     return place, node.reduce(hits, [last], "or")
 
 

@@ -128,12 +128,7 @@ def chosen(
     if any(pair != (0, 0) for pair in window.ends):
         ends = (*[(0, 0)] * len(ones), *window.ends)
         low, high = (tuple(pair[end] for pair in ends) for end in (0, 1))
-        none = (0,) * len(ends)
-        x, numbers = (
-            c.op("pad", each, c.full(filling, type_of(each).dtype, ()), low=low, high=high,
-                 interior=none)
-            for each, filling in ((x, 0), (numbers, -1))
-        )  # fmt: skip
+        x, numbers = c.padded(x, low, high), c.padded(numbers, low, high, -1)
     sizes, strides, dilations = (
         (*ones, *each) for each in (window.sizes, window.strides, window.dilations)
     )

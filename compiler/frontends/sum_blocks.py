@@ -102,11 +102,5 @@ def _lay(
     low = [offset - pad for offset, pad in zip(offsets, pads, strict=False)]
     reach = [(dim - 1) * step + 1 for dim, step in zip(shape_of(x)[2:], strides, strict=True)]
     high = [size - first - length for size, first, length in zip(image, low, reach, strict=True)]
-    return node.op(
-        "pad",
-        x,
-        node.constant(0, type_of(x).dtype),
-        low=(0, 0, *low),
-        high=(0, 0, *high),
-        interior=(0, 0, *(step - 1 for step in strides)),
-    )
+    between = (0, 0, *(step - 1 for step in strides))
+    return node.padded(x, (0, 0, *low), (0, 0, *high), interior=between)

@@ -134,4 +134,4 @@ def _place_of(node: Node, row: Value, rows: Sequence[Sequence[int]]) -> Value:
     table = node.constant(np.asarray(rows, np.int64).reshape(len(rows), -1), "i64")
     spread = node.op("broadcast", row, shape=shape_of(table), dimensions=(1,))
     matches = node.convert(node.reduce(node.compare("eq", table, spread), [1], "and"), "i64")
-    return node.op("arg_max", matches, axis=0, dtype=type_of(row).dtype, last=False)
+    return node.op("arg_max", matches, axis=0, dtype=type_of(row).dtype)

@@ -249,7 +249,7 @@ def pad(x: Any, /, pad_width: Any, *, mode: str = "constant", constant_values: A
         element = type_of(value).dtype
         filling = trace.reshape(trace.convert(value_of(constant_values, element), element), ())
         low, high = (tuple(pair[side] for pair in pairs) for side in (0, 1))
-        return given(trace.op("pad", value, filling, low=low, high=high, interior=(0,) * rank))
+        return given(trace.padded(value, low, high, filling))
     if mode != "edge":
         raise UnsupportedNode(f'mode is {mode!r}, expected "constant" or "edge"')
     for axis, (low_count, high_count) in enumerate(pairs):

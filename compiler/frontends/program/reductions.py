@@ -139,10 +139,8 @@ def _cumulated(x: Value, axis: int | None, kind: str, include_initial: bool) -> 
     place = trace.normalize_axis(axis, type_of(x).rank)
     if include_initial:
         low = tuple(int(at == place) for at in range(type_of(x).rank))
-        zeros = (0,) * len(low)
-        first = trace.full(int(kind == "mul"), type_of(x).dtype, ())
-        x = trace.op("pad", x, first, low=low, high=zeros, interior=zeros)
-    return given(trace.op("cumulative", x, axis=place, kind=kind, exclusive=False, reverse=False))
+        x = trace.padded(x, low, (0,) * len(low), int(kind == "mul"))
+    return given(trace.op("cumulative", x, axis=place, kind=kind))
 
 
 @public

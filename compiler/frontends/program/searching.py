@@ -35,10 +35,10 @@ def _place(x: Any, axis: int | None, keepdims: bool, name: str) -> Tensor:
     shape, rank = shape_of(value), type_of(value).rank
     if axis is None:
         value = trace.reshape(value, (dims.product(shape),))
-        place = trace.op(name, value, axis=0, dtype=_I64, last=False)
+        place = trace.op(name, value, axis=0, dtype=_I64)
         return given(trace.reshape(place, (1,) * rank) if keepdims else place)
     at = trace.normalize_axis(axis, rank)
-    place = trace.op(name, value, axis=at, dtype=_I64, last=False)
+    place = trace.op(name, value, axis=at, dtype=_I64)
     return given(trace.keep_axes(place, shape, [at]) if keepdims else place)
 
 

@@ -192,13 +192,6 @@ class Context(Emitter):
         """The index along an axis, of every element."""
         return self.op("iota", dtype=dtype(element), shape=tuple(shape), axis=axis)
 
-    def padded(
-        self, x: Value, filling: Value, pairs: Sequence[tuple[Dim, Dim]], inner: Any = None
-    ) -> Value:
-        low, high = zip(*pairs, strict=True) if pairs else ((), ())
-        interior = tuple(inner or (0,) * len(pairs))
-        return self.op("pad", x, filling, low=low, high=high, interior=interior)
-
     def dot(
         self,
         a: Value,

@@ -34,8 +34,6 @@ def gemm(node: Node) -> Value:
         "dot_general",
         a,
         b,
-        lhs_batch=(),
-        rhs_batch=(),
         lhs_contract=(left,),
         rhs_contract=(right,),
         dtype=element,

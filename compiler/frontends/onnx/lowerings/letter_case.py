@@ -78,7 +78,7 @@ def _characters(node: Node, data: Value) -> tuple[list[Value], Value]:
     back that is: i32[n], all."""
     wide = node.convert(data, "i32")
     (count,) = shape_of(data)
-    wide = node.op("pad", wide, node.constant(0, "i32"), low=(3,), high=(3,), interior=(0,))
+    wide = node.padded(wide, (3,), (3,))
     inside = node.compare("eq", _masked(node, wide, 0xC0), 0x80)
     inside = node.convert(inside, "i32")
     run = back = node.sliced(inside, 0, 3, count + 3)

@@ -28,8 +28,7 @@ def longest_matches(node: Node, data: Value, inside: Value, automaton: Automaton
         """By byte, `outside` a text and behind the strings; the first `low` columns are, too."""
         found = node.op("take", table, given, axis=0, mode="clamp")
         found = node.op("select", inside, found, outside)
-        filling = node.constant(outside, "i32")
-        return node.op("pad", found, filling, low=(0, low), high=(0, width), interior=(0, 0))
+        return node.padded(found, (0, low), (0, width), outside)
 
     kinds = looked_up(node.constant(kinds_of_bytes(), "i32"), 0, 1)
     classes = looked_up(node.constant(automaton.classes, "i32"), -1, 0)
@@ -106,8 +105,8 @@ def counted(node: Node, marked: Value) -> Value:
 
 def runs(node: Node, inside: Value, place: Value) -> tuple[Marks, Marks]:
     """Where bytes side by side that are `inside`, i1[strings, width], begin and end."""
-    none, width = node.constant(False, "i1"), shape_of(inside)[1]
-    around = node.op("pad", inside, none, low=(0, 1), high=(0, 1), interior=(0, 0))
+    width = shape_of(inside)[1]
+    around = node.padded(inside, (0, 1), (0, 1), False)
     before, behind = (node.sliced(around, 1, at, width + at) for at in (0, 2))
     first, last = (node.op("and", inside, node.op("not", each)) for each in (before, behind))
     end = node.op("add", place, 1)

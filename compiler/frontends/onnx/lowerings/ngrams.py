@@ -69,7 +69,7 @@ def _occurrences(
     batch, length = shape_of(rows)
     size = grams.shape[1]
     high = (0, (size - 1) * step)  # so that each element begins one; those cut off are no n-grams
-    wide = node.op("pad", rows, node.size(0), low=(0, 0), high=high, interior=(0, 0))
+    wide = node.padded(rows, (0, 0), high)
     given = [node.sliced(wide, 1, at * step, length + at * step) for at in range(size)]
     place, found = find_rows(node, given, list(grams.T))
     at = node.op("iota", dtype=dtype("i64"), shape=(batch, length), axis=1)

@@ -221,7 +221,7 @@ def hardmax_of_trailing_axes(node: Node) -> Value:
 
 def _first_greatest(node: Node, x: Value, axis: int) -> Value:
     """1 at the first greatest element along the axis, 0 elsewhere."""
-    first = node.op("arg_max", x, axis=axis, dtype=dtype("i64"), last=False)
+    first = node.op("arg_max", x, axis=axis, dtype=dtype("i64"))
     places = node.op("iota", dtype=dtype("i64"), shape=shape_of(x), axis=axis)
     hot = node.compare("eq", node.broadcast_back(first, shape_of(x), [axis]), places)
     return node.convert(hot, type_of(x).dtype)

@@ -130,7 +130,7 @@ def _compare_rows(node: Node, rows: Value) -> tuple[Value, Value]:
         """Whether a < b in some column, and the first such column."""
         below = _before(node, a, b)
         number = node.convert(below, "i32")
-        column = node.op("arg_max", number, axis=2, dtype=_I64, last=False)
+        column = node.op("arg_max", number, axis=2, dtype=_I64)
         return node.reduce(below, [2], "or"), column
 
     less, less_column = first_column(other, mine)

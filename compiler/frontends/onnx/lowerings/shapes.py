@@ -324,8 +324,7 @@ def pad(node: Node) -> Value:
     if value is None:
         value = node.constant(node.number("value", 0.0), type_of(x).dtype)
     scalar = node.reshape(value, ())
-    zeros = (0,) * rank
-    return node.op("pad", x, scalar, low=tuple(low), high=tuple(high), interior=zeros)
+    return node.padded(x, low, high, scalar)
 
 
 @lowering("Range")

@@ -36,9 +36,7 @@ def max_unpool(node: Node) -> Value:
     wanted = node.define_dims(2, "the output_shape")
     unsupported(len(wanted) != len(inferred), f"its output_shape {wanted} does not fit {x.type}")
     high = tuple(dim - own for dim, own in zip(wanted, inferred, strict=True))
-    zeros = (0,) * len(inferred)
-    element = node.constant(0, type_of(x).dtype)
-    return node.op("pad", result, element, low=zeros, high=high, interior=zeros)
+    return node.padded(result, (0,) * len(inferred), high)
 
 
 @lowering("Col2Im")

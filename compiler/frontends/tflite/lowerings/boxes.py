@@ -171,10 +171,9 @@ def detection_post_process(
     limit = c.constant(count_in(options, "detections_per_class") if regular else most, "i64")
     least, overlap = (c.constant(*each) for each in numbers)
     ordered, order, kept = _suppressed(c, lines, boxes, "ge", least, limit, overlap)
-    low = c.constant(-math.inf, "f32")
     ordered = c.op("select", kept, ordered, -math.inf)
     total = shape_of(lines)[0] * count
-    ordered = c.padded(c.reshape(ordered, (total,)), low, [(0, most)])
+    ordered = c.padded(c.reshape(ordered, (total,)), (0,), (most,), -math.inf)
     best, at = c.several("top_k", ordered, k=most, axis=0, largest=True, dtype=_I64)
     found = c.compare("gt", best, -math.inf)
     box = c.op("take", c.reshape(order, (total,)), at, axis=0, mode="clamp")
@@ -188,7 +187,7 @@ def detection_post_process(
     whole = c.op("concatenate", *columns, axis=1)
     is_found = c.op("broadcast", found, shape=(most, 6), dimensions=(0,))
     whole = c.op("select", is_found, whole, 0)
-    whole = c.padded(whole, c.constant(0, "f32"), [(0, most * (several - 1)), (0, 0)])
+    whole = c.padded(whole, (0, 0), (most * (several - 1), 0))
     results = [c.sliced(whole, 1, *ends) for ends in ((0, 4), (4, 5), (5, 6))]
     return [
         c.reshape(results[0], (1, most * several, 4)),

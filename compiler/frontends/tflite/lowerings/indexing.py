@@ -175,9 +175,8 @@ def matrix_set_diag(c: Context, x: Value, diagonal: Value) -> Value:
     if rows != columns:
         least = dims.minimum(rows, columns)
         diagonal = c.agree_on(diagonal, type_of(diagonal).rank - 1, least)
-        pairs = [(0, 0)] * (type_of(diagonal).rank - 1)
-        filling = c.full(0, type_of(x).dtype, ())
-        diagonal = c.padded(diagonal, filling, [*pairs, (0, rows - least)])
+        none = (0,) * (type_of(diagonal).rank - 1)
+        diagonal = c.padded(diagonal, (*none, 0), (*none, rows - least))
     return _on_diagonal(c, x, diagonal)
 
 

@@ -273,13 +273,11 @@ def _within(c: Context, place: Dim | Value, size: Dim, counted: bool) -> Dim:
 def pad(c: Context, x: Value, pairs: Value, filling: Value | None = None) -> Value:
     """With 0, which in codes is the zero point."""
     sizes = c.dims(pairs)
-    if filling is None:
-        filling = c.full(0, type_of(x).dtype, ())
-        tensor = c.inputs[0]
-        if tensor is not None and tensor.quantization and not type_of(x).dtype.is_float:
-            filling = c.full(tensor.quantization.zeros[0], type_of(x).dtype, ())
-    places = range(0, len(sizes), 2)
-    return c.padded(x, c.reshape(filling, ()), [(sizes[at], sizes[at + 1]) for at in places])
+    number: Value | float = 0 if filling is None else c.reshape(filling, ())
+    tensor = c.inputs[0]
+    if filling is None and tensor is not None and tensor.quantization:
+        number = 0 if type_of(x).dtype.is_float else tensor.quantization.zeros[0]
+    return c.padded(x, sizes[::2], sizes[1::2], number)
 
 
 @lowering("PADV2", codes=EACH)
@@ -289,9 +287,8 @@ def pad_with(c: Context, x: Value, pairs: Value, filling: Value) -> Value:
 
 @lowering("STABLEHLO_PAD", codes=EACH)
 def pad_known(c: Context, x: Value, filling: Value) -> Value:
-    o = c.options
-    pairs = list(zip(o.edge_padding_low, o.edge_padding_high, strict=True))
-    return c.padded(x, c.reshape(filling, ()), pairs, o.interior_padding)
+    o, number = c.options, c.reshape(filling, ())
+    return c.padded(x, o.edge_padding_low, o.edge_padding_high, number, o.interior_padding)
 
 
 @lowering("MIRROR_PAD", codes=0)
@@ -316,7 +313,8 @@ def mirror_pad(c: Context, x: Value, pairs: Value) -> Value:
 @lowering("DILATE", codes=EACH)
 def dilate(c: Context, x: Value, factors: Value, filling: Value) -> Value:
     inner = [each - 1 for each in c.known(factors, "dilations")]
-    return c.padded(x, c.reshape(filling, ()), [(0, 0)] * len(inner), inner)
+    none = (0,) * len(inner)
+    return c.padded(x, none, none, c.reshape(filling, ()), inner)
 
 
 @lowering("TILE", codes=0)

@@ -457,7 +457,7 @@ def tensordot(c: Context, a: Value, b: Value, axes: Sequence[int], others: Seque
 
 
 def _dot(c: Context, a: Value, b: Value, left: list[int], right: list[int]) -> Value:
-    return c.op("dot_general", a, b, lhs_batch=(), rhs_batch=(), lhs_contract=tuple(left),
+    return c.op("dot_general", a, b, lhs_contract=tuple(left),
                 rhs_contract=tuple(right), dtype=type_of(a).dtype)  # fmt: skip
 
 

@@ -33,8 +33,6 @@ def linear(c: Context, x: Value, weight: Value, bias: Value | None = None) -> Va
         "dot_general",
         x,
         weight,
-        lhs_batch=(),
-        rhs_batch=(),
         lhs_contract=(type_of(x).rank - 1,),
         rhs_contract=(rank - 1,),
         dtype=type_of(x).dtype,

@@ -77,8 +77,8 @@ def mode(c: Context, x: Value, dim: int = -1, keepdim: bool = False) -> list[Val
     rising, places = sort_with_places(c, x, axis, False)
     at = c.op("iota", dtype=_I64, shape=shape, axis=axis)
     first = c.op("select", _begins(c, rising, axis), at, 0)
-    first = c.op("cumulative", first, axis=axis, kind="max", exclusive=False, reverse=False)
-    best = c.op("arg_max", c.op("sub", at, first), axis=axis, dtype=_I64, last=False)
+    first = c.op("cumulative", first, axis=axis, kind="max")
+    best = c.op("arg_max", c.op("sub", at, first), axis=axis, dtype=_I64)
     best = c.keep_axes(best, shape, [axis])
     found = [c.gather_along(each, best, axis, "check") for each in (rising, places)]
     rest = [*shape[:axis], *shape[axis + 1 :]]
@@ -89,8 +89,7 @@ def _begins(c: Context, x: Value, axis: int) -> Value:
     """Whether an element differs from the one before it along an axis, as the first one does."""
     shape, rank = shape_of(x), type_of(x).rank
     low, high = ([number if a == axis else 0 for a in range(rank)] for number in (1, -1))
-    filling = c.full(0, type_of(x).dtype, ())
-    before = c.agree(c.op("pad", x, filling, low=tuple(low), high=tuple(high)), shape)
+    before = c.agree(c.padded(x, low, high), shape)
     at = c.op("iota", dtype=_I64, shape=shape, axis=axis)
     return c.op("or", c.compare("ne", x, before), c.compare("eq", at, 0))
 
@@ -156,15 +155,14 @@ def _row_begins(c: Context, rows: Value) -> Value:
 def _starts(c: Context, begins: Value) -> tuple[Value, Value]:
     """Where the groups begin [g], and the number of the group of each element [n]."""
     places = c.op("nonzero", begins, symbols=(next(c.fresh_names()),))
-    sums = c.op("cumulative", c.convert(begins, _I64), axis=0, kind="add", exclusive=False,
-                reverse=False)  # fmt: skip
+    sums = c.op("cumulative", c.convert(begins, _I64), axis=0, kind="add")
     return c.reshape(places, shape_of(places)[1:]), c.op("sub", sums, 1)
 
 
 def _found(c: Context, values: Value, numbers: Value, starts: Value) -> list[Value]:
     """The results: what is not asked for is empty."""
     (groups,), (count,) = shape_of(starts), shape_of(numbers)
-    behind = c.op("pad", starts, c.size(count), low=(-1,), high=(1,))
+    behind = c.padded(starts, (-1,), (1,), c.size(count))
     sizes = c.op("sub", c.agree(behind, (groups,)), starts)
     made: list[Value] = [values]
     for found, declared in zip((numbers, sizes), c.declared[1:], strict=True):
@@ -205,10 +203,10 @@ def _measured(c: Context, number: Value) -> Dim:
 def repeated_places(c: Context, repeats: Value, *, output_size: Dim | None = None) -> Value:
     """0, 1, ..., each as often as `repeats` says."""
     counts = c.convert(repeats, _I64)
-    ends = c.op("cumulative", counts, axis=0, kind="add", exclusive=False, reverse=False)
+    ends = c.op("cumulative", counts, axis=0, kind="add")
     size = _measured(c, c.reduce(counts, [0], "add")) if output_size is None else output_size
     passed = scatter_rows(c, c.filled(0, _I64, (size,)), ends, c.fill(1, like=ends), "add")
-    found = c.op("cumulative", passed, axis=0, kind="add", exclusive=False, reverse=False)
+    found = c.op("cumulative", passed, axis=0, kind="add")
     return c.convert(found, c.dtype)
 
 
@@ -220,7 +218,7 @@ def first_places(c: Context, x: Value, *, size: Dim, fill_value: int = -1) -> Va
         return c.full(fill_value, _I64, (size, 0))
     kept = c.flat(c.convert(x, "i1"))
     flags = c.convert(kept, _I64)
-    before = c.op("cumulative", flags, axis=0, kind="add", exclusive=True, reverse=False)
+    before = c.op("cumulative", flags, axis=0, kind="add", exclusive=True)
     target = c.op("select", kept, before, -1)
     at = c.op("iota", dtype=_I64, shape=shape_of(kept), axis=0)
     found = scatter_rows(c, c.filled(-1, _I64, (size,)), target, at, "set")
@@ -304,7 +302,7 @@ def _rows_of_segments(c: Context, first: Value, ends: Value, count: Dim) -> Valu
     passed = c.full(0, _I64, (batch * (count + 1),))
     at = c.reshape(at, (batch * size,))
     passed = c.reshape(scatter_rows(c, passed, at, c.fill(1, like=at), "add"), (batch, count + 1))
-    number = c.op("cumulative", passed, axis=1, kind="add", exclusive=False, reverse=False)
+    number = c.op("cumulative", passed, axis=1, kind="add")
     grid = (batch, count)
     number = c.sliced(number, 1, 0, count)
     place = c.op("iota", dtype=_I64, shape=grid, axis=1)
@@ -333,7 +331,7 @@ def reduce_segments(
     given = c.convert(c.reshape(given, (batch, shape_of(given)[-1])), _I64)
     size = shape_of(given)[1]
     if offsets is None:
-        ends = c.op("cumulative", given, axis=1, kind="add", exclusive=False, reverse=False)
+        ends = c.op("cumulative", given, axis=1, kind="add")
         first = c.op("sub", ends, given)
         if not unsafe:
             sums = c.reduce(given, [1], "add")

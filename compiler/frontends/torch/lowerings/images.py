@@ -52,9 +52,7 @@ def image_to_column(
     rank, count = type_of(x).rank, len(block)
     first = rank - count
     ends = [*[0] * first, *padding]
-    columns = c.op(
-        "pad", x, c.scalar(0, type_of(x).dtype), low=ends, high=ends, interior=[0] * rank
-    )
+    columns = c.padded(x, ends, ends)
     for place in reversed(range(count)):
         columns = _blocks(c, columns, first + place, block[place], dilation[place], stride[place])
     order = [*range(first), *range(first + 1, rank + count, 2), *range(first, rank + count, 2)]

@@ -98,7 +98,7 @@ def choices(c: Context, weights: Value, count: Any, replacement: bool = False, *
         least = c.fill(1e-30, like=weights)
         ratio = c.op("div", weights, c.op("max", _waited(c, weights), least))
         return c.several("top_k", ratio, k=count, axis=axis, largest=True, dtype=_I64)[1]
-    sums = c.op("cumulative", weights, axis=axis, kind="add", exclusive=False, reverse=False)
+    sums = c.op("cumulative", weights, axis=axis, kind="add")
     whole = c.sliced(sums, axis, size - 1, size)
     drawn = _fraction(c, c.full(0, type_of(weights).dtype, (*batch, count)))
     limits = c.op("mul", drawn, c.broadcast_to(whole, shape_of(drawn)))

@@ -73,10 +73,10 @@ def _place(c: Context, x: Value, dim: int | None, keepdim: bool, name: str) -> V
         return c.full(0, _I64, ())
     if dim is None:
         flat = c.reshape(x, (dims.product(shape),))
-        place = c.op(name, flat, axis=0, dtype=_I64, last=False)
+        place = c.op(name, flat, axis=0, dtype=_I64)
         return c.reshape(place, (1,) * rank) if keepdim else place
     axis = c.axis(dim, x)
-    place = c.op(name, x, axis=axis, dtype=_I64, last=False)
+    place = c.op(name, x, axis=axis, dtype=_I64)
     return c.keep_axes(place, shape, [axis]) if keepdim else place
 
 
@@ -206,7 +206,7 @@ def _cumulative(c: Context, x: Value, dim: int, kind: str) -> Value:
     x = c.convert(x, c.dtype)
     if not type_of(x).rank:
         return x
-    return c.op("cumulative", x, axis=c.axis(dim, x), kind=kind, exclusive=False, reverse=False)
+    return c.op("cumulative", x, axis=c.axis(dim, x), kind=kind)
 
 
 @lowering("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")

@@ -62,7 +62,7 @@ def _bag_of_each(c: Context, offsets: Value, count: Dim) -> Value:
     begins = _summed(
         c, c.full(1, _I64, shape_of(offsets)), c.convert(offsets, _I64), (count,), "add", 0
     )
-    sums = c.op("cumulative", begins, axis=0, kind="add", exclusive=False, reverse=False)
+    sums = c.op("cumulative", begins, axis=0, kind="add")
     return c.op("sub", sums, 1)
 
 

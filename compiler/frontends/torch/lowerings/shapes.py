@@ -207,8 +207,7 @@ def pad_with_constant(c: Context, x: Value, pads: Sequence[Dim], value: Scalar =
     """Pads come in pairs from the last axis on."""
     low, high = _pads(c, x, pads)
     filling = c.reshape(c.scalar(value, type_of(x).dtype), ())
-    zeros = (0,) * len(low)
-    return c.op("pad", x, filling, low=tuple(low), high=tuple(high), interior=zeros)
+    return c.padded(x, low, high, filling)
 
 
 def _pads(c: Context, x: Value, pads: Sequence[Dim]) -> tuple[list[Dim], list[Dim]]:

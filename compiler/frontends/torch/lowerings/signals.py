@@ -87,8 +87,7 @@ complex_lowering("aten.stft.default")(_spectra)
 def _around(c: Context, x: Value, count: int) -> Value:
     """x with so many zeros at both ends of its last axis."""
     ends = (*[0] * (type_of(x).rank - 1), count)
-    zero = c.constant(0, type_of(x).dtype)
-    return c.op("pad", x, zero, low=ends, high=ends, interior=(0,) * len(ends))
+    return c.padded(x, ends, ends)
 
 
 def _shifted(name: str, extra: int) -> None:

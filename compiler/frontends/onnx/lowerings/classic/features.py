@@ -97,8 +97,7 @@ def feature_vectorizer(node: Node) -> Value:
     fitted = []
     for x, size in zip(parts, sizes, strict=True):
         x = node.agree_on(x, 0, rows)
-        amounts = {"low": (0, 0), "high": (0, size - shape_of(x)[1]), "interior": (0, 0)}
-        fitted.append(node.op("pad", x, node.constant(0, "f32"), **amounts))
+        fitted.append(node.padded(x, (0, 0), (0, size - shape_of(x)[1])))
     return fitted[0] if len(fitted) == 1 else node.op("concatenate", *fitted, axis=1)
 
 

@@ -87,10 +87,7 @@ def walk(node: Node, x: Value, forest: Forest) -> Walked:
     order = np.argsort(-layout.depths, kind="stable")
     trees = len(order)
     node.builder.append("assert", (), (), {"kind": "le", "a": rows * (width + 1), "b": 2**31 - 1})
-    wide = node.op(
-        "pad", x, node.constant(0, type_of(x).dtype), low=(0, 0), high=(0, 1), interior=(0, 0)
-    )
-    flat = node.reshape(wide, (rows * (width + 1),))
+    flat = node.reshape(node.padded(x, (0, 0), (0, 1)), (rows * (width + 1),))
     descend = _Descent(_step(node, layout, flat, width), plan_phases(layout.depths[order]))
     roots = node.constant(layout.roots[order], _I32)
     shape = (trees, rows)

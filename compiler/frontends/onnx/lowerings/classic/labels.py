@@ -36,7 +36,7 @@ def give_labels(node: Node, places: Value, ints: str) -> Value | Strings:
 
 def best_labels(node: Node, scores: Value, ints: str) -> Value | Strings:
     """The label of the greatest of each row's scores [n, classes]."""
-    best = node.op("arg_max", scores, axis=1, dtype=_I64, last=False)
+    best = node.op("arg_max", scores, axis=1, dtype=_I64)
     return give_labels(node, best, ints)
 
 

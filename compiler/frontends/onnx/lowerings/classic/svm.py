@@ -131,7 +131,7 @@ def _voted(node: Node, scores: Value, classes: int, pairs: Sequence[tuple[int, i
     is_first = node.convert(node.compare("gt", scores, 0), _F32)
     votes = product(node, is_first, won - lost)
     votes = node.op("add", *node.broadcast(votes, node.constant(lost.sum(axis=1), _F32)))
-    return node.op("arg_max", votes, axis=1, dtype=dtype("i64"), last=False)
+    return node.op("arg_max", votes, axis=1, dtype=dtype("i64"))
 
 
 def _probabilities(

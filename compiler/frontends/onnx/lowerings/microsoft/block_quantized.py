@@ -110,8 +110,7 @@ def _longer(node: Node, x: Value, length: int) -> Value:
     if not missing:
         return shape
     edge = (0,) * (type_of(x).rank - 1)
-    zero = node.constant(0, type_of(x).dtype)
-    return node.op("pad", shape, zero, low=(*edge, 0), high=(*edge, missing))
+    return node.padded(shape, (*edge, 0), (*edge, missing))
 
 
 def _of_groups(

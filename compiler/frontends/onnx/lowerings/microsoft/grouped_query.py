@@ -190,8 +190,7 @@ def _extended(
     if batch == 1:
         cache = node.op("concatenate", past, node.convert(new, type_of(past).dtype), axis=2)
     else:
-        zero = node.constant(0, type_of(past).dtype)
-        longer = node.op("pad", past, zero, low=(0, 0, 0, 0), high=(0, 0, length, 0))
+        longer = node.padded(past, (0, 0, 0, 0), (0, 0, length, 0))
         cache = write_rows(node, longer, new, lengths.before)
     return cache, cache
 

@@ -41,12 +41,8 @@ def max_pool_with_mask(node: Node) -> Value:
         passes = node.op("or", first, passes)
     passes = node.broadcast_to(passes, shape)
 
-    def padded(value: Value, fill: float) -> Value:
-        element = node.constant(fill, type_of(value).dtype)
-        return node.op("pad", value, element, low=low, high=high, interior=(0,) * len(shape))
-
     lowest = float(np.finfo(type_of(x).dtype.numpy).min)
-    x, passes = padded(x, lowest), padded(passes, True)
+    x, passes = node.padded(x, low, high, lowest), node.padded(passes, low, high, True)
     windows = Windows(
         (1, 1, *window.sizes), (1, 1, *window.strides), (1, 1, *window.dilations), shape_of(x)
     )

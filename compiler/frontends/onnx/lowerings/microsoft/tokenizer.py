@@ -81,7 +81,7 @@ def _long_ones(
     high = node.op("and", data, 0xC0)
     heads = node.convert(node.compare("ne", high, 0x80), "i64")
     heads = node.op("cumulative", heads, axis=1, kind="add")
-    heads = node.op("pad", heads, node.size(0), low=(0, 1), high=(0, 0), interior=(0, 0))
+    heads = node.padded(heads, (0, 1), (0, 0))
     most = node.count(longest(node, counted(node, begins.marked)), "the count of tokens")
     first, last = (gathered(node, [each], most) for each in (begins, ends))
     read = (node.gather_along(heads, each, 1, "clamp") for each in (last, first))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
+from ingot.compiler.frontends.onnx.node import Node, shape_of
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
@@ -54,10 +54,7 @@ class Request:
         """[..., n] as [..., max_length], with padding tokens behind."""
         *outer, length = shape_of(tokens)
         none = (0,) * len(outer)
-        return node.op(
-            "pad", tokens, node.constant(self.pad, type_of(tokens).dtype), low=(*none, 0),
-            high=(*none, self.length - length),
-        )  # fmt: skip
+        return node.padded(tokens, (*none, 0), (*none, self.length - length), self.pad)
 
 
 def appended(node: Node, tokens: Value, chosen: Value) -> Value:

@@ -323,7 +323,8 @@ def _given(c: Context, row: Lowering, result: Any, output: Tensor) -> Any:
     q = output.quantization
     if not isinstance(result, Value) or q is None or not type_of(result).dtype.is_float:
         return result
-    return quantize(c, result, q, output.dtype) if output.dtype.bits <= 16 else result
+    is_sum = output.dtype.bits > 16 and c.operator.name != "QUANTIZE"  # its scale is that of terms
+    return result if is_sum else quantize(c, result, q, output.dtype)
 
 
 def _own(operator: Operator) -> Lowering | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.support.tflite_cases.table import I8, I32, I64, F, Q, X, case, codes, floats, whole
+from tests.support.tflite_cases.table import I8, I16, I32, I64, F, Q, X, case, codes, floats, whole
 
 case("GATHER", [X, np.array([2, 0], I32)], [(F, (2, 2, 4))], "GatherOptions", axis=1)
 case(
@@ -113,14 +113,16 @@ for _align, _half in ((False, False), (True, False), (False, True)):
             (1,),
             **_flags,
         )
-case(
-    "RESIZE_BILINEAR",
-    [(codes(1, 4, 5, 2), Q), np.array([7, 9], I32)],
-    [(I8, (1, 7, 9, 2), Q)],
-    "ResizeBilinearOptions",
-    (1,),
-    halfPixelCenters=True,
-)
+for _type, _flags in ((I8, {"halfPixelCenters": True}), (I16, {"alignCorners": True}), (I16, {})):
+    case(
+        "RESIZE_BILINEAR",
+        [(codes(1, 4, 5, 2, type=_type), (0.003, 0)), np.array([7, 9], I32)],
+        [(_type, (1, 7, 9, 2), (0.003, 0))],
+        "ResizeBilinearOptions",
+        (1,),
+        codes=0,
+        **_flags,
+    )
 case(
     "RESIZE_BILINEAR",
     [codes(1, 4, 5, 2), np.array([7, 9], I32)],

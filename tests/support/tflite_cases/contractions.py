@@ -48,7 +48,11 @@ for _bias in (False, True):
     )
 _dense([X, floats(5, 4), None], [(F, (2, 3, 5))], constants=(1,), keepNumDims=True)
 _columns = RNG.uniform(0.005, 0.02, 5), np.zeros(5, int)
-_dense([X, (codes(5, 4), (*_columns, 0)), floats(5)], [(F, (6, 5))], asymmetricQuantizeInputs=True)
+for _asymmetric in (True, False):
+    _dense(
+        [X, (codes(5, 4), (*_columns, 0)), floats(5)], [(F, (6, 5))],
+        asymmetricQuantizeInputs=_asymmetric,
+    )  # fmt: skip
 _dense(
     [(codes(3, 8), Q), (codes(5, 8), (0.02, 0)), (whole(5), (0.001, 0))], [(I8, (3, 5), (0.2, 3))]
 )
@@ -82,10 +86,11 @@ case(
     adjX=True,
     adjY=True,
 )
-case(
-    "BATCH_MATMUL", [floats(2, 3, 4), (codes(2, 4, 5), (0.02, 0))], [(F, (2, 3, 5))],
-    "BatchMatMulOptions", (1,), asymmetricQuantizeInputs=True,
-)  # fmt: skip
+for _asymmetric in (True, False):
+    case(
+        "BATCH_MATMUL", [floats(2, 3, 4), (codes(2, 4, 5), (0.02, 0))], [(F, (2, 3, 5))],
+        "BatchMatMulOptions", (1,), asymmetricQuantizeInputs=_asymmetric,
+    )  # fmt: skip
 for _padding in (0, 1):
     _size = (4, 4) if _padding == 0 else (3, 2)
     _steps = {"padding": _padding, "strideH": 2, "strideW": 2}
@@ -104,7 +109,9 @@ for _padding in (0, 1):
             **_pool,
         )
 _conv([floats(1, 8, 8, 4), floats(6, 3, 3, 2), np.zeros(6, F)], [(F, (1, 8, 8, 6))])
-_conv([floats(2, 5, 5, 4), (codes(5, 3, 3, 4), (*_columns, 0)), floats(5)], [(F, (2, 5, 5, 5))])
+_weight = whole(5, 3, 3, 4, low=-127, high=127, type=I8)
+for _scales in ((*_columns, 0), (0.02, 0)):
+    _conv([floats(2, 5, 5, 4), (_weight, _scales), floats(5)], [(F, (2, 5, 5, 5))])
 _depthwise(
     [floats(1, 5, 5, 5, low=0.5), (codes(1, 3, 3, 5), (*_columns, 3)), floats(5)],
     [(F, (1, 5, 5, 5))],

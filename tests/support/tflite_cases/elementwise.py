@@ -125,6 +125,12 @@ for _type in (I32, I64, B, F):
 case("BITCAST", [floats(9)], [(I32, (9,))], "BitcastOptions")
 case("QUANTIZE", [floats(30)], [(I8, (30,), (0.02, 4))])
 case("QUANTIZE", [(codes(30, type=U8), (0.02, 128))], [(I8, (30,), (0.03, 4))])
+for _types in ((I16, I32), (I32, I8)):
+    case(
+        "QUANTIZE",
+        [(whole(30, low=-30000, high=30000, type=_types[0]), (0.002, 0))],
+        [(_types[1], (30,), (0.5, 0))],
+    )
 case("DEQUANTIZE", [(codes(30), Q)], [(F, (30,))])
 case("DEQUANTIZE", [floats(5).astype(np.float16)], [(F, (5,))], constants=(0,))
 case("ZEROS_LIKE", [X], [(F, X.shape)])

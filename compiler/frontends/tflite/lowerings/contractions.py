@@ -25,7 +25,7 @@ def add_bias(c: Context, x: Value, bias: Value | None, place: int) -> Value:
     return c.op("add", x, spread)
 
 
-def _coded(c: Context, x: Value, axes: Sequence[int]) -> Value:
+def _coded(c: Context, x: Value, axes: Sequence[int], is_symmetric: bool) -> Value:
     """Numbers as rows of codes, which lie along `axes`, if the weight is signed bytes."""
     given, weight = c.inputs[:2]
     assert given is not None
@@ -33,7 +33,9 @@ def _coded(c: Context, x: Value, axes: Sequence[int]) -> Value:
     q, element = weight.quantization, weight.dtype
     is_coded = q is not None and weight.data is not None and not any(q.zeros)
     fits = is_coded and element.kind == "i" and element.bits <= 8
-    return as_codes_of_rows(c, x, axes) if fits and given.dtype is type_of(x).dtype else x
+    if not fits or given.dtype is not type_of(x).dtype:
+        return x
+    return as_codes_of_rows(c, x, axes, is_symmetric)
 
 
 @lowering("FULLY_CONNECTED")
@@ -49,7 +51,7 @@ def fully_connected(c: Context, x: Value, w: Value, bias: Value | None = None) -
         rows = rows if shape and shape[-1] == depth else dims.floordiv(count, depth)
         x = c.reshaped(x, (rows, depth))
     rank = type_of(x).rank
-    x = _coded(c, x, [rank - 1])
+    x = _coded(c, x, [rank - 1], not c.options.asymmetric_quantize_inputs)
     return add_bias(c, c.dot(x, w, (rank - 1, 1)), bias, 2)
 
 
@@ -61,7 +63,7 @@ def batch_matmul(c: Context, a: Value, b: Value) -> Value:
     if c.options.adj_x:
         a = c.transpose(a, (*range(rank - 2), rank - 1, rank - 2))
     axis = rank - 1 if c.options.adj_y else rank - 2
-    a = _coded(c, a, [rank - 1])
+    a = _coded(c, a, [rank - 1], not c.options.asymmetric_quantize_inputs)
     return c.dot(a, b, (rank - 1, axis), rank - 2)
 
 
@@ -116,7 +118,8 @@ def convolution(c: Context, x: Value, w: Value, bias: Value | None = None) -> Va
     strides, dilations = _steps(c)
     pairs = _pairs(c, x, shape_of(w)[1:-1], strides, dilations)
     groups = _quotient(shape_of(x)[3], shape_of(w)[3])
-    x = _coded(c, x, (1, 2, 3))
+    q = None if c.inputs[1] is None else c.inputs[1].quantization
+    x = _coded(c, x, (1, 2, 3), q is not None and len(q.scales) == 1)
     result = _convolve(c, x, w, "ohwi", strides, pairs, dilations, groups)
     return add_bias(c, result, bias, 2)
 
@@ -133,7 +136,7 @@ def depthwise_convolution(c: Context, x: Value, w: Value, bias: Value | None = N
     strides, dilations = _steps(c)
     pairs = _pairs(c, x, shape_of(w)[1:-1], strides, dilations)
     groups = _quotient(shape_of(x)[3], 1)
-    x = _coded(c, x, (1, 2, 3))
+    x = _coded(c, x, (1, 2, 3), is_symmetric=False)
     result = _convolve(c, x, w, "ihwo", strides, pairs, dilations, groups)
     return add_bias(c, result, bias, 2)
 

@@ -159,7 +159,8 @@ def bitcast(c: Context, x: Value) -> Value:
 
 @lowering("QUANTIZE")
 def quantize(c: Context, x: Value) -> Value:
-    return c.convert(x, "f32")
+    is_wide = type_of(x).dtype.bits > 16 and not type_of(x).dtype.is_float
+    return c.number(0, x) if is_wide else c.convert(x, "f32")
 
 
 @lowering("DEQUANTIZE", raw=True)

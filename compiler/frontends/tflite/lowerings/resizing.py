@@ -44,18 +44,36 @@ def resize_nearest(c: Context, x: Value, size: Value) -> Value:
     return x
 
 
-@lowering("RESIZE_BILINEAR")
+def _places_between(c: Context, before: int, after: int) -> Any:
+    """Where each new row or column lies among the old ones."""
+    at: Any = np.arange(after, dtype=np.float32)
+    ratio = _ratio(c, before, after)
+    if c.options.half_pixel_centers:
+        return (at + np.float32(0.5)) * ratio - np.float32(0.5)
+    return at * ratio
+
+
+_STEPS = 1 << 10  # between two old ones, that LiteRT's kernel for signed codes has
+
+
+def _places_of_steps(c: Context, before: int, after: int) -> Any:
+    """As `_places_between`, in whole steps."""
+    is_aligned = c.options.align_corners and after > 1
+    old, new = (before - 1, after - 1) if is_aligned else (before, after)
+    ratio = (_STEPS * old + new // 2) // new
+    at = np.arange(after) * ratio
+    if c.options.half_pixel_centers:
+        at = at + (ratio // 2 - _STEPS // 2)
+    return (at / _STEPS).astype(np.float32)
+
+
+@lowering("RESIZE_BILINEAR", codes=0)
 def resize_bilinear(c: Context, x: Value, size: Value) -> Value:
-    element = type_of(x).dtype
+    element, given = type_of(x).dtype, c.inputs[0]
     x = x if element.is_float else c.convert(x, "f32")
+    is_signed = given is not None and given.dtype.kind == "i"
     for axis, before, after in _sizes(c, x, size):
-        at: Any = np.arange(after, dtype=np.float32)
-        ratio = _ratio(c, before, after)
-        at = (
-            (at + np.float32(0.5)) * ratio - np.float32(0.5)
-            if c.options.half_pixel_centers
-            else at * ratio
-        )
+        at = (_places_of_steps if is_signed else _places_between)(c, before, after)
         low = np.maximum(np.floor(at), 0).astype(np.int64)
         high = np.minimum(np.ceil(at), before - 1).astype(np.int64)
         near, far = (
@@ -65,4 +83,4 @@ def resize_bilinear(c: Context, x: Value, size: Value) -> Value:
         weight = c.constant(at - low.astype(np.float32), type_of(x).dtype)
         weight = c.op("broadcast", weight, shape=shape_of(near), dimensions=(axis,))
         x = c.op("add", near, c.op("mul", c.op("sub", far, near), weight))
-    return x if element.is_float else c.convert(c.op("round_even", x), element)
+    return x if element.is_float else c.convert(c.op("round_away", x), element)

@@ -89,14 +89,16 @@ def test_a_quantised_network_of_vision_agrees_compiled(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_weights_of_bytes_multiply_bytes_where_activations_are_floats() -> None:
+@pytest.mark.parametrize("has_zeros", [True, False])
+def test_weights_of_bytes_multiply_bytes_where_activations_are_floats(has_zeros: bool) -> None:
     """By rows, as in LiteRT; a row of zeros has a scale, too."""
     codes, x = RNG.integers(-127, 128, (256, 128)).astype(np.int8), _floats(3, 128)
     x[1] = 0
     scales = RNG.uniform(0.001, 0.01, 256).astype(np.float32)
     source, arguments = one_op(
         "FULLY_CONNECTED", [x, (codes, (scales, np.zeros(256, int), 0)), _floats(256)],
-        [("float32", (3, 256))], "FullyConnectedOptions", (1, 2), asymmetricQuantizeInputs=True,
+        [("float32", (3, 256))], "FullyConnectedOptions", (1, 2),
+        asymmetricQuantizeInputs=has_zeros,
     )  # fmt: skip
     module = ingot.compile(source, variants=[best_variant()])
     assert len(bytes(module)) < 2 * codes.nbytes  # floats alone would be four times as long

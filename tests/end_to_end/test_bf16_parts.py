@@ -69,6 +69,19 @@ def test_a_report_says_which_layers_they_are_and_where() -> None:
     assert not ingot.compile(product(w, 1), precision="bf16x6").report.in_bf16x6
 
 
+def test_weights_that_are_stored_as_f16_are_read_so() -> None:
+    w, x = draw(256, 80).astype(np.float16), draw(64, 256, seed=1)
+    nodes = [
+        helper.make_node("Cast", ["w"], ["v"], to=1),
+        helper.make_node("MatMul", ["x", "v"], ["y"]),
+    ]
+    source = build_model(nodes, [make_value("x", (64, 256))], ["y"], {"w": w})
+    module = ingot.compile(source, precision="bf16x3", variants=[best_variant()])
+    assert not module.report.in_bf16x3
+    wanted = x.astype(np.float64) @ w.astype(np.float64)
+    assert error_of(np.asarray(ingot.load(module)(x)), wanted) <= 1e-6
+
+
 def convolutions(pixels: int) -> Any:
     """Of a 3x3 window, which Winograd's way suits, and of one with strides."""
     nodes = [

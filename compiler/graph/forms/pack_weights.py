@@ -37,6 +37,7 @@ __all__ = [
     "Columns",
     "is_channels_last",
     "is_pointwise",
+    "is_stored_narrow",
     "multiply_rows",
     "pack",
     "pack_convolution",
@@ -168,7 +169,8 @@ def _pack_dot(op: Op, builder: Builder, weights: set[Value]) -> Sequence[Value] 
         if _are_bytes(op):
             rows, w = _in_whole_words(rows, -1, builder), _in_whole_words(w, 0, builder)
         panels = columns.of_panels(pack(w, builder), builder)
-        count = dot.bf16_parts if is_split(tensor_type(rows).shape[:-1]) else 0
+        is_f32 = tensor_type(w).dtype.name == "f32"
+        count = dot.bf16_parts if is_f32 and is_split(tensor_type(rows).shape[:-1]) else 0
         parts = (pack_parts(w, count, builder),) if count and columns.chosen is None else ()
         packed = DotPacked(n, dot.dtype, count)
         return builder.append("dot_packed", (rows, panels, *parts), (), packed).result
@@ -191,17 +193,25 @@ def _stays(op: Op) -> bool:
     return is_wide and known_dim(m) * known_dim(k) <= _MOST_TURNED * known_dim(m + k)
 
 
+def is_stored_narrow(w: Value) -> bool:
+    """Whether a weight is f32 that are converted from narrower floats."""
+    return _narrow(w) is not None
+
+
+def _narrow(w: Value) -> Value | None:
+    """The narrower floats that a weight of f32 is made of by a conversion and moves, if it is."""
+    op = defined_by(moved_from(w)[0], "convert")
+    if op is None or tensor_type(w).dtype.name != "f32":
+        return None
+    source = op.operands[0]
+    return source if tensor_type(source).dtype.name in ("f16", "bf16") else None
+
+
 def _stored(w: Value, builder: Builder) -> Value:
     """The weight as the narrower floats that it is converted from, if it is: kernels convert them
     in registers."""
-    root, moves = moved_from(w)
-    op = defined_by(root, "convert")
-    if op is None or tensor_type(w).dtype.name != "f32":
-        return w
-    root = op.operands[0]
-    if tensor_type(root).dtype.name not in ("f16", "bf16"):
-        return w
-    return moved(root, moves, builder)
+    source = _narrow(w)
+    return w if source is None else moved(source, moved_from(w)[1], builder)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Nothing is rounded here, and no value gets another dtype: an op says that its fa
 as sums of two or three bf16, and kernels for processors that multiply tiles of these do so where it
 is faster (`kernels/split.py`). All others multiply f32. What is small, what a program asks for in
 high precision, and the products that FFTs and decompositions are made of stay as they are; what a
-program says of one product is left to it.
+program says of one product is left to it. Weights that are stored as f16 or bf16 are read so.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from ingot.compiler.graph.forms.pack_weights import (
     PARTS,
     is_channels_last,
     is_pointwise,
+    is_stored_narrow,
 )
 from ingot.compiler.graph.forms.round_rows import has_tiles, precision_of
 from ingot.compiler.graph.ops import Convolution, DotGeneral, parse_layout
-from ingot.compiler.graph.rewriter import rewrite, tensor_ops
+from ingot.compiler.graph.rewriter import rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Module, Op, Value
 from ingot.compiler.ir.dims import Dim, product
 
@@ -35,11 +36,15 @@ _LEAST_PRODUCTS, _LEAST_TERMS = 1 << 18, 16
 def split_factors(module: Module) -> Module:
     """Mark the products of every function; returns the module."""
     parts = PARTS.get(precision_of(module), 0)
+    weights: set[Value] = set()
 
     def rule(op: Op, builder: Builder) -> Sequence[Value] | None:
         if not isinstance(op.attributes, (DotGeneral, Convolution)) or not _is_large(op):
             return None
-        if isinstance(op.attributes, Convolution) and not _pays(op, module, parts):
+        if isinstance(op.attributes, Convolution):
+            if not _pays(op, module, parts):
+                return None
+        elif any(each in weights and is_stored_narrow(each) for each in op.operands):
             return None
         if op.attributes.exact or op.attributes.bf16_parts:
             return None
@@ -50,6 +55,7 @@ def split_factors(module: Module) -> Module:
     names = {count: name for name, count in PARTS.items()}
     for function in module.functions.values():
         if parts:
+            weights = weights_of(function)
             rewrite(function.block, rule)
         for op in tensor_ops(function.block):
             count = getattr(op.attributes, "bf16_parts", 0)

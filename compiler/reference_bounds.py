@@ -222,7 +222,9 @@ def _result_count(op: Op, shapes: Sequence[tuple[int, ...]]) -> int:
         contracted = DotGeneral.of(op).rhs_contract
         kept = [size for axis, size in enumerate(shapes[1]) if axis not in contracted]
         return int(np.prod(kept))
-    if isinstance(op.attributes, (DotPacked, ConvPacked, ConvWinograd)):
+    if isinstance(op.attributes, ConvWinograd):
+        return shapes[1][1] * shapes[1][3]
+    if isinstance(op.attributes, (DotPacked, ConvPacked)):
         return op.attributes.n
     return int(shapes[1][-1]) if shapes[1] else 1
 

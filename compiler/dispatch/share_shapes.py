@@ -16,11 +16,12 @@ from math import gcd
 from ingot.compiler.dispatch.group import INDEX_OPS, is_elementwise
 from ingot.compiler.dispatch.ops import Call, entries_of
 from ingot.compiler.dispatch.outline import region_key
+from ingot.compiler.dispatch.own_sizes import own_sizes
 from ingot.compiler.graph.init_functions import is_init
 from ingot.compiler.graph.ops import infer_types
 from ingot.compiler.ir import Function, Module, Op, Region, TensorType, Type, clone_region, walk
 from ingot.compiler.ir.attributes import RuleError, rows_of
-from ingot.compiler.ir.dims import Dim, symbol
+from ingot.compiler.ir.dims import Dim, substitute, symbol
 
 __all__ = ["share_shapes", "shared_entries"]
 
@@ -44,9 +45,12 @@ def share_shapes(module: Module) -> Module:
     return shared_entries(module, is_shared)
 
 
-def shared_entries(module: Module, kind: Callable[[Function], object]) -> Module:
+def shared_entries(
+    module: Module, kind: Callable[[Function], object], of_any_size: bool = False
+) -> Module:
     """Make entries of a kind, which is not None, one entry if they differ in dims alone; returns
-    the module. Their symbols have the same bounds, and no call has alternatives to them."""
+    the module. Their symbols have the same bounds, unless they may stand for sizes that they are in
+    (`of_any_size`); no call has alternatives to them."""
     calls: dict[str, list[Op]] = {}
     special: set[str] = set()
     for function in module.functions.values():
@@ -56,11 +60,15 @@ def shared_entries(module: Module, kind: Callable[[Function], object]) -> Module
                 calls.setdefault(name, []).append(op)
                 special.update(each for other in others for each in (name, other.entry))
     alike: dict[object, list[Function]] = {}
+    sizes_of: dict[str, list[Dim]] = {}  # by entry
     for entry in entries_of(module):
-        own = None if entry.name in special else kind(entry)
-        if own is not None:
-            text = region_key(_with_dims(entry.body, lambda _: 0))
-            alike.setdefault((own, tuple(entry.symbols.items()), text), []).append(entry)
+        if entry.name in special or kind(entry) is None:
+            continue
+        if of_any_size:
+            entry, sizes_of[entry.name] = own_sizes(entry)
+        text = region_key(_with_dims(entry.body, lambda _: 0))
+        key = kind(entry), tuple(entry.symbols.items()), text
+        alike.setdefault(key, []).append(entry)
     for entries in alike.values():
         sizes = _Symbols(len(entries[0].symbols))
         body = _shared(entries, sizes) if len(entries) > 1 else None
@@ -73,7 +81,11 @@ def shared_entries(module: Module, kind: Callable[[Function], object]) -> Module
         for place, entry in enumerate(entries):
             dims = tuple(each[place] for each in sizes.named.values())
             for op in calls[entry.name]:
-                op.attributes = Call(first, (*Call.of(op).dims, *dims))
+                given = Call.of(op).dims
+                if of_any_size:
+                    values = dict(zip(entry.symbols, given, strict=True))
+                    given = tuple(substitute(each, values) for each in sizes_of[entry.name])
+                op.attributes = Call(first, (*given, *dims))
             if place:
                 del module.functions[entry.name]
     return module

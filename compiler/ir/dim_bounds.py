@@ -33,7 +33,7 @@ Bounds = Mapping[str, tuple[int, "int | None"]]
 """Per symbol its least and greatest value (None: no greatest)."""
 
 _GREATEST = 1 << 127  # ends beyond it are not told apart, so that they are floats as well as ints
-_TRIES = 100  # proofs tried with other ends of min, max and mod
+_TRIES = 24  # with other ends of min, max and mod; proofs that are found take two or three
 _FAR = 1000003  # beyond the least value of a symbol
 _GREATEST_WEIGHT = 500  # of a dim whose quotients are looked into
 _GREATEST_EXPANSION = 2048  # terms, a twentieth of a second

@@ -48,20 +48,21 @@ class WinogradEntry:
         self.ordinals = [function.arguments.index(value) for value in root.operands]
         self.x = self.b.binding(self.ordinals[0], x.dtype)
         self.u = self.b.binding(self.ordinals[1], F32)
-        self.features, n = known_dims((x.shape[-1], result.shape[-1]))
+        self.counts = x.shape[-1], result.shape[-1] // PANEL
+        """Of features, and of panels."""
+        self.features, self.panels = map(self.b.dim, self.counts)
         is_deep = x.rank == 5
         self.taps = ConvWinograd.of(root).taps(x, u)
         """Frames under a result, 1 without a depth."""
         before = known_dims(before for before, _ in ConvWinograd.of(root).padding)
         self.front, self.top, self.left = before if is_deep else (0, *before)
-        self.panels = n // PANEL
         self.lanes = lanes
         self.form = BY_PLACES[known_dim(u.shape[0])]
         self.size, self.places = self.form.input, self.form.places
         rows, columns = (ceildiv(size, self.form.output) for size in result.shape[-3:-1])
         self.tiles = x.shape[0] * rows * columns
         """Those of a frame of all images."""
-        self.direct = 18 * product(result.shape) * self.features * self.taps
+        self.direct = 18 * product(result.shape) * x.shape[-1] * self.taps
         """Operations of the direct sum."""
         self.frames = result.shape[1] if is_deep else 1
         self.depth = self.b.dim(x.shape[1]) if is_deep else 1

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LINES = {
     "compiler": 2598,
     "compiler/bundling": 720,
-    "compiler/dispatch": 2284,
+    "compiler/dispatch": 2370,
     "compiler/frontends": 43680,
     "compiler/graph": 12175,
     "compiler/ir": 2443,
@@ -47,7 +47,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 131990
+IN_ALL = 132080
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

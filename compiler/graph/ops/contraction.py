@@ -346,7 +346,7 @@ class ConvWinograd(Attributes):
     transformed weight, [36 or 16, panels, taps * features, 16], in the dtype of sums."""
 
     padding: Pairs = field(metadata=by_operands(_no_padding))
-    n: int
+    n: Dim
 
     def result(self, x: TensorType, u: TensorType) -> TensorType:
         require(x.rank in (4, 5), f"x must be [batch, depth?, height, width, features], got {x}")
@@ -362,8 +362,10 @@ class ConvWinograd(Attributes):
 
     def taps(self, x: TensorType, u: TensorType) -> int:
         """The size of the window along the depth, 1 without one."""
+        if x.rank == 4:
+            return 1
         depth, features = known_dims((u.shape[2], x.shape[-1]))
-        return max(depth // max(features, 1), 1) if x.rank == 5 else 1
+        return max(depth // max(features, 1), 1)
 
 
 def lanes_of_groups(lanes: int, inputs: int, outputs: int) -> int:

@@ -89,7 +89,7 @@ class _Winograd(WinogradEntry):
             self._write(first)
             b.barrier()
         return self.kernel(
-            (self.tiles, self.panels, self.frames),
+            (self.tiles, self.counts[1], self.frames),
             (TILES, 1, 1),
             GroupWinogradSchedule(TILES, QUARTERS, self.step),
             local_size=(QUARTERS, self.places, 1),
@@ -132,9 +132,9 @@ class _Winograd(WinogradEntry):
         tile = self._tile(place)
         feature = b.add(start, step)
         live = None
-        if self.features % self.step:
+        if b.rem(self.features, self.step) != 0:
             live = b.compare("lt", feature, self.features)
-            feature = b.min(feature, self.features - 1)
+            feature = b.min(feature, b.sub(self.features, 1))
         frame, is_there = self.under(b.workgroup(2), tap)
         if is_there is not None:
             live = is_there if live is None else b.op("and", live, is_there)
@@ -178,7 +178,7 @@ class _Winograd(WinogradEntry):
         weights = b.add(weights, b.mul(self.quarter, LANES))
         inputs = b.mul(self.place, self.step * PITCH)
         count: Index = self.step
-        if self.features % self.step:
+        if b.rem(self.features, self.step) != 0:
             count = b.min(b.sub(self.features, feature), self.step)
         with b.for_(0, count, 1, sums, unroll=count == self.step) as loop:
             line = b.load(self.u, b.add(weights, b.mul(loop.index, PANEL)), LANES)

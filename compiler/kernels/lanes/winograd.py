@@ -24,7 +24,7 @@ from functools import partial
 from ingot.compiler.graph.forms.winograd import MOST_TILES
 from ingot.compiler.ir import Function, Value
 from ingot.compiler.ir.dataclass import dataclass
-from ingot.compiler.ir.dims import Dim, modulo
+from ingot.compiler.ir.dims import Dim, bounds, modulo
 from ingot.compiler.kernels.epilogue import Position
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.kernels.loop import Index
@@ -85,27 +85,32 @@ class _Winograd(WinogradEntry):
 
     def __init__(self, function: Function, target: TargetInfo) -> None:
         super().__init__(function, min(target.lanes(F32), PANEL))
-        while self.features % self.lanes:
+        self.most_features, self.most_panels = (
+            int(bounds(each, function.symbols)[1]) for each in self.counts
+        )
+        while modulo(self.counts[0], self.lanes) != 0:
             self.lanes //= 2
         self.schedule = self._choose(target)
         self.block = self.schedule.tiles  # of a frame
         self.made = self.schedule.frames * self.block
         self.read = self.made + (self.taps - 1) * self.block
-        self.in_parts = self.schedule.features < self.features
+        self.in_parts = self.schedule.features < self.most_features
+        self.held = self.schedule.features if self.in_parts else self.features
+        """Features in scratch, in rows that have room for `schedule.features`."""
         self.columns = self.schedule.tile.panels * PANEL
         """Whose products are in scratch."""
         if self.in_parts:
             self.columns = self.schedule.block_panels * PANEL
 
     def _choose(self, target: TargetInfo) -> WinogradSchedule:
-        columns = choose_columns(self.panels, target, self.lanes)
+        columns = choose_columns(self.counts[1], target, self.lanes)
         most = choose_rows(self.tiles, columns, target, self.lanes)
         frames = self._choose_frames(columns)
         count = self._tiles_in_parts(self._length(frames, columns))
         if count:
             return self._choose_parts(count, columns, target)
         tiles = self._choose_tiles(self._length(frames, columns), frames, most)
-        panels = self.panels
+        panels = self.most_panels
         if isinstance(self.tall, int) and isinstance(self.across, int):
             blocks = -(-self.tall * self.across // tiles)
             if isinstance(self.frames, int):
@@ -114,19 +119,18 @@ class _Winograd(WinogradEntry):
             panels = -(-panels // splits)
         else:
             panels = min(panels, PANELS_OF_ANY_IMAGE)
-        panels = min(-(-panels // columns) * columns, self.panels)
+        panels = min(-(-panels // columns) * columns, self.most_panels)
         rows = choose_rows(tiles * frames, columns, target, self.lanes)
         tile = panel_tile(rows, columns, self.lanes)
-        return WinogradSchedule(tile, tiles, frames, panels, self.features)
+        return WinogradSchedule(tile, tiles, frames, panels, self.most_features)
 
     def _tiles_in_parts(self, length: int) -> int:
         """Tiles of a workgroup whose features come in parts: none where tiles of `length` bytes are
         few or fit, or weights stay in L2."""
         most = MOST_BEFORE_SUMS // length
-        weights = self.places * self.panels * PANEL * self.features * F32.bytes
-        if self.taps > 1 or self.features % PANEL:
+        if self.taps > 1 or modulo(self.counts[0], PANEL) != 0:
             return 0
-        if most >= WANTED_TILES or weights <= SCRATCH_LENGTH:
+        if most >= WANTED_TILES or self._weights() <= SCRATCH_LENGTH:
             return 0
         if isinstance(self.tiles, int):
             count = self.tiles
@@ -136,21 +140,27 @@ class _Winograd(WinogradEntry):
             return WANTED_TILES
         return -(-count // -(-count // MOST_TILES)) if count > most else 0
 
+    def _weights(self) -> int:
+        """Bytes of the weights, at most."""
+        depth = self.taps * self.most_features
+        return self.places * self.most_panels * PANEL * depth * F32.bytes
+
     def _choose_parts(self, tiles: int, columns: int, target: TargetInfo) -> WinogradSchedule:
         """Half of the scratch for products, half for parts of the features."""
         held = MOST_BEFORE_SUMS // (2 * self.places * tiles * F32.bytes * PANEL)
-        parts = self.features // PANEL
-        features = max(each for each in range(1, max(held, 1) + 1) if parts % each == 0) * PANEL
+        parts = self.counts[0] // PANEL
+        fitting = range(1, max(held, 1) + 1)
+        features = max(each for each in fitting if modulo(parts, each) == 0) * PANEL
         blocks = -(-self.tiles // tiles) if isinstance(self.tiles, int) else 1
-        splits = max(1, min(self.panels // columns, WANTED_WORKGROUPS // blocks))
-        panels = min(max(held // columns, 1), -(-self.panels // (splits * columns))) * columns
+        splits = max(1, min(self.most_panels // columns, WANTED_WORKGROUPS // blocks))
+        panels = min(max(held // columns, 1), -(-self.most_panels // (splits * columns))) * columns
         rows = choose_rows(tiles, columns, target, self.lanes)
         tile = panel_tile(rows, columns, self.lanes)
-        return WinogradSchedule(tile, tiles, 1, min(panels, self.panels), features)
+        return WinogradSchedule(tile, tiles, 1, min(panels, self.most_panels), features)
 
     def _length(self, frames: int, columns: int) -> int:
         """Bytes of scratch for a tile of some frames."""
-        features = (frames + self.taps - 1) * self.features
+        features = (frames + self.taps - 1) * self.most_features
         return self.places * (features + frames * columns * PANEL) * F32.bytes
 
     def _choose_frames(self, columns: int) -> int:
@@ -192,7 +202,7 @@ class _Winograd(WinogradEntry):
             self._transform_inputs(0)
             self._each_panels(first, last, self._panels)
         return self.kernel(
-            (self.tiles, self.panels, self.frames),
+            (self.tiles, self.counts[1], self.frames),
             (self.block, schedule.block_panels, schedule.frames),
             schedule,
             self._products_offset() + self._products_length(),
@@ -206,7 +216,7 @@ class _Winograd(WinogradEntry):
         full = b.mul(b.div(b.sub(last, first), tile.panels), tile.panels)
         with b.for_(first, b.add(first, full), tile.panels) as loop:
             body(loop.index, tile)
-        if self.panels % tile.panels:
+        if modulo(self.counts[1], tile.panels) != 0:
             single = panel_tile(tile.rows, 1, self.lanes)
             with b.for_(b.add(first, full), last) as loop:
                 body(loop.index, single)
@@ -282,12 +292,12 @@ class _Winograd(WinogradEntry):
         is_there: Value | None = None,
     ) -> None:
         """B^T d B of one tile."""
-        b, features = self.b, self.schedule.features
+        b, pitch = self.b, self.schedule.features
         rows = [self.clip(b.add(row, i), self.height, clipped) for i in range(self.size)]
         columns = [self.clip(b.add(column, i), self.width, clipped) for i in range(self.size)]
         zero = b.constant(0.0, F32, self.lanes)
         memory = b.scratch(0, F32)
-        with b.for_(0, features, self.lanes) as loop:
+        with b.for_(0, self.held, self.lanes) as loop:
             lines = []
             for place, inside_row in rows:
                 line = []
@@ -303,7 +313,7 @@ class _Winograd(WinogradEntry):
                 lines.append(self.forward(line))
             for j in range(self.size):
                 for i, value in enumerate(self.forward([line[j] for line in lines])):
-                    at = b.mul(b.add(tile, (i * self.size + j) * self.read), features)
+                    at = b.mul(b.add(tile, (i * self.size + j) * self.read), pitch)
                     b.store(memory, b.add(at, loop.index), value)
 
     # Products.
@@ -344,24 +354,24 @@ class _Winograd(WinogradEntry):
         column: Index,
         feature: Index,
     ) -> None:
-        b, features = self.b, self.schedule.features
+        b, pitch = self.b, self.schedule.features
         inputs = b.scratch(0, F32)
         products = b.scratch(self._products_offset(), F32)
-        row = b.mul(b.add(b.mul(place, self.read), first), features)
-        per_panel, depth = PANEL // tile.lanes, self.taps * self.features
+        row = b.mul(b.add(b.mul(place, self.read), first), pitch)
+        per_panel, depth = PANEL // tile.lanes, b.mul(self.features, self.taps)
         lines = [
-            b.mul(b.add(b.mul(place, self.panels), b.add(panel, j)), depth * PANEL)
+            b.mul(b.add(b.mul(place, self.panels), b.add(panel, j)), b.mul(depth, PANEL))
             for j in range(tile.panels)
         ]
 
         ask = self._asker(place, first, panel, tile, block_rows, feature)
 
         def add_tap(sums: list[Value], tap: Index) -> list[Value]:
-            start = b.add(row, b.mul(tap, b.mul(self.count, features)))
-            step = b.mul(tap, features)
+            start = b.add(row, b.mul(tap, b.mul(self.count, pitch)))
+            step = b.mul(tap, self.features)
 
             def left(i: int, k: Index) -> Value:
-                return b.load(inputs, b.add(b.add(start, i * features), k))
+                return b.load(inputs, b.add(b.add(start, i * pitch), k))
 
             def right(k: Index, vector: int) -> Value:
                 if vector == 0 and ask is not None:
@@ -370,7 +380,7 @@ class _Winograd(WinogradEntry):
                 at = b.add(lines[vector // per_panel], b.mul(line, PANEL))
                 return b.load(self.u, b.add(at, vector % per_panel * tile.lanes), tile.lanes)
 
-            return multiply(b, tile, sums, features, left, right)
+            return multiply(b, tile, sums, self.held, left, right)
 
         at = b.add(b.mul(b.add(b.mul(place, self.made), first), self.columns), column)
         places = [
@@ -401,8 +411,8 @@ class _Winograd(WinogradEntry):
     ) -> Callable[[Index], None] | None:
         """Asks for the weights of the next place, behind the last one those of the next columns, if
         L2 does not hold all."""
-        b, depth = self.b, self.taps * self.features
-        if self.places * self.panels * depth * PANEL * F32.bytes <= SCRATCH_LENGTH:
+        b, depth = self.b, self.b.mul(self.features, self.taps)
+        if self._weights() <= SCRATCH_LENGTH:
             return None
         following = b.add(b.mul(b.add(place, 1), self.panels), panel)
         is_last = b.compare("eq", place, self.places - 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -103,3 +105,81 @@ def test_widths_that_share_a_kernel_are_right(precision: str, count: int) -> Non
     found = ingot.load(made, parameters=given).main(rows)
     for each, other in zip(found, expected, strict=True):
         assert np.abs(each - other).max() <= (1e-4 if precision == "f32" else 0.03) * 10
+
+
+def convolutions(*stages: tuple[Dim, Dim, Dim, tuple[int, ...]]) -> Module:
+    """3x3 convolutions of an image x[b, features, height, width] each, one behind the other."""
+    block = Block([TensorType(F32, (b, each[0], h, w)) for b, h, w, each in stages])
+    b, results = Builder(block), []
+    for place, (x, (_, _, _, features)) in enumerate(zip(block.arguments, stages, strict=True)):
+        y: Value = x
+        for step, (c, n) in enumerate(pairwise(features)):
+            key = f"w{place}.{step}"
+            kernel = b.value("parameter", scope="", key=key, dtype=F32, shape=(n, c, 3, 3))
+            layout = {"rhs_dilation": (1, 1), "groups": 1, "layout": "nchw,oihw->nchw"}
+            layout |= {"strides": (1, 1), "lhs_dilation": (1, 1), "padding": ((1, 1), (1, 1))}
+            y = b.value("convolution", y, kernel, dtype=F32, **layout)
+        results.append(y)
+    b.return_(*results)
+    names = [f"x{place}" for place in range(len(stages))]
+    module = Module()
+    region = Region([block])
+    module.add(Function("main", region, names, [f"y{name}" for name in names]))
+    return module
+
+
+def transformed(module: Module) -> list[str]:
+    """The results of the entries that convolve by Winograd."""
+    formed = share_widths(outline(form_dispatches(run_graph_passes(module))))
+    entries = [each for each in entries_of(formed) if "conv_winograd" in each.name]
+    return sorted(str(type) for each in entries for type in each.result_types)
+
+
+def image(height: Dim, *features: int) -> tuple[Dim, Dim, Dim, tuple[int, ...]]:
+    return symbol("b"), height, symbol("w"), features
+
+
+def test_convolutions_of_several_features_and_sizes_share_an_entry() -> None:
+    h = symbol("h")
+    halves = image(h, 96, 128, 192, 256), image((h + 1) // 2, 128, 224), image(8 * h, 112, 64)
+    assert transformed(convolutions(*halves)) == ["f32[s0,s1,s2,192]", "f32[s0,s1,s2,32*s3]"]
+    assert transformed(convolutions(image(20, 32, 64, 128))) == ["f32[s0,20,s1,64*s2]"]
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        (image(20, 32, 64), image(24, 32, 64)),  # sizes that are known
+        (image(20, 64, 96, 128),),  # rows of scratch that are longer; tiles of three panels
+        (image(20, 64, 32), image(20, 64, 64)),  # one tile
+    ],
+)
+def test_convolutions_that_stay_apart(
+    stages: tuple[tuple[Dim, Dim, Dim, tuple[int, ...]], ...],
+) -> None:
+    assert len(transformed(convolutions(*stages))) == 2
+
+
+@pytest.mark.parametrize(("height", "width", "count"), [(20, 25, 1), (9, 33, 2)])
+def test_convolutions_that_share_a_kernel_are_right(height: int, width: int, count: int) -> None:
+    h = symbol("h")
+    features = ((48, 64, 80, 128), (32, 64, 48), (240, 256, 320))  # the last ones in parts
+    stages = [image(h, *features[0]), image((h + 1) // 2, *features[1]), image(h, *features[2])]
+    assert len(transformed(convolutions(*stages))) < 7
+    random = np.random.default_rng(0)
+    heights = (height, (height + 1) // 2, height)
+    given: dict[str, np.ndarray] = {}
+    images, expected = [], []
+    for place, (each, rows) in enumerate(zip(features, heights, strict=True)):
+        images.append(random.normal(size=(count, each[0], rows, width)).astype("f4"))
+        y = images[-1].astype("f8")
+        for step, (c, n) in enumerate(pairwise(each)):
+            w = random.normal(size=(n, c, 3, 3)).astype("f4") / np.float32(3 * c**0.5)
+            given[f"w{place}.{step}"] = w
+            padded = np.pad(y, ((0, 0), (0, 0), (1, 1), (1, 1)))
+            windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+            y = np.einsum("bchwij,ncij->bnhw", windows, w, optimize=True)
+        expected.append(y)
+    found = ingot.load(ingot.compile(convolutions(*stages)), parameters=given).main(*images)
+    for each, other in zip(found, expected, strict=True):
+        assert np.abs(each - other).max() <= 1e-5 * np.abs(other).max()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any
 
@@ -30,7 +31,7 @@ from ingot.compiler.vm.contents import (
 from ingot.compiler.vm.sections import table_sections
 from ingot.hal import spec
 from ingot.hal.errors import DataLoss, Incompatible
-from ingot.hal.lz4 import decompress, variant_mark
+from ingot.hal.lz4 import continued_mark, decompress, variant_mark
 from ingot.hal.value_kind import kind_of_code
 
 __all__ = ["read_dim", "read_module", "read_text"]
@@ -201,18 +202,24 @@ class _Reader:
             )
             for each in self.entries[first : first + row["entry_count"]]
         )
-        variants = tuple(
-            self.variant(each, objects)
-            for each in self.variants[first_variant : first_variant + row["variant_count"]]
-        )
+        rows = self.variants[first_variant : first_variant + row["variant_count"]]
+        variants = tuple(self.variants_of(rows, objects))
         return Executable(self.text(row["name"]), self.text(row["target"]), entries, variants)
 
-    def variant(self, row: dict[str, Any], objects: memoryview) -> Variant:
-        data: Bytes = objects[row["offset"] : row["offset"] + row["length"]]
-        format = self.text(row["format"])
-        if format.startswith(variant_mark()):
-            data, format = decompress(data), format.removeprefix(variant_mark())
-        return Variant(self.text(row["name"]), format, row["features"], data)
+    def variants_of(self, rows: Iterable[dict[str, Any]], objects: memoryview) -> Iterator[Variant]:
+        before = b""  # what a block may repeat
+        for row in rows:
+            data: Bytes = objects[row["offset"] : row["offset"] + row["length"]]
+            format = self.text(row["format"])
+            if format.startswith(continued_mark()):
+                data, format = decompress(data, before), format.removeprefix(continued_mark())
+                before += data
+            elif format.startswith(variant_mark()):
+                before = data = decompress(data)
+                format = format.removeprefix(variant_mark())
+            else:
+                before = bytes(data)
+            yield Variant(self.text(row["name"]), format, row["features"], data)
 
 
 def read_text(strings: bytes | memoryview, offset: int) -> str:

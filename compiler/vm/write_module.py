@@ -7,7 +7,7 @@ same bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ingot.compiler.ir import Literal
@@ -18,6 +18,7 @@ from ingot.compiler.vm.contents import (
     ModuleContents,
     NativeContents,
     ValueContents,
+    Variant,
 )
 from ingot.compiler.vm.sections import (
     Section,
@@ -29,7 +30,7 @@ from ingot.compiler.vm.sections import (
 from ingot.compiler.vm.strings import encoded
 from ingot.hal import spec
 from ingot.hal.freed_memory import return_freed_memory
-from ingot.hal.lz4 import compress, variant_mark
+from ingot.hal.lz4 import MOST_BEFORE, compress, continued_mark, variant_mark
 from ingot.hal.module_bytes import ModuleBytes
 from ingot.hal.value_kind import code_of_kind
 
@@ -49,23 +50,23 @@ def module_bytes(contents: ModuleContents, compresses_tables: bool = True) -> Mo
     sections = tables.sections()
     packed = compressed_tables(sections) if compresses_tables else None
     header = {
-        **_version(contents, tables.is_compressed, packed is not None),
+        **_version(contents, tables, packed is not None),
         "global_count": contents.global_count,
     }
     return module_file(packed or sections, header)
 
 
 def _version(
-    contents: ModuleContents, has_compressed_code: bool, has_compressed_tables: bool
+    contents: ModuleContents, tables: _Tables, has_compressed_tables: bool
 ) -> dict[str, Any]:
     """The least version that can say what the file holds."""
     values = [each for one in contents.functions for each in (*one.arguments, *one.results)]
     values += [each for one in contents.natives for each in (*one.arguments, *one.results)]
     kinds = {each.kind for each in values}
     major, minor = "_OF_PLAIN_TABLES", "_OF_LISTS"
-    if has_compressed_tables:
+    if has_compressed_tables or tables.is_continued:
         major = minor = ""
-    elif has_compressed_code:
+    elif tables.is_compressed:
         minor = "_OF_COMPRESSED_CODE"
     elif "reference" in kinds:
         minor = "_OF_REFERENCES"
@@ -125,6 +126,7 @@ class _Tables:
         self.regions = bytearray()
         self.region_offsets: dict[bytes, int] = {}
         self.is_compressed = False  # whether something of the file is
+        self.is_continued = False  # whether an object repeats others
 
     def sections(self) -> list[Section]:
         """In the order of their kinds; empty ones are left out."""
@@ -306,11 +308,8 @@ class _Tables:
                         "region_length": len(region),
                     }
                 )
-            for variant in executable.variants:
+            for variant, prefix, data in self._objects(executable.variants):
                 padding = _round_up(self.objects_length, alignment) - self.objects_length
-                packed = self._compressed(variant.object)
-                prefix = "" if packed is None else variant_mark()
-                data = variant.object if packed is None else packed
                 self.objects += [bytes(padding), data]
                 self.variants.append(
                     {
@@ -323,6 +322,23 @@ class _Tables:
                 )
                 self.objects_length += padding + len(data)
         return rows
+
+    def _objects(self, variants: Iterable[Variant]) -> Iterator[tuple[Variant, str, Bytes]]:
+        """Each with its mark and what stands in the file. A block repeats the objects in front of
+        it where it gets a fifteenth shorter, as long as it reaches them all."""
+        before, last = b"", ""
+        for variant in variants:
+            fresh, continued = self._compressed(variant.object), None
+            if before and len(before) <= MOST_BEFORE and last == variant.format:
+                continued = compress(variant.object, before)
+            least = len(variant.object if fresh is None else fresh)
+            if continued is not None and len(continued) * 15 < least * 14:
+                self.is_continued = True
+                before += bytes(variant.object)
+                yield variant, continued_mark(), continued
+                continue
+            before, last = bytes(variant.object), variant.format
+            yield variant, variant_mark() if fresh else "", fresh or variant.object
 
 
 def _constant_pieces(constants: Constants) -> Iterable[Bytes]:

@@ -32,7 +32,8 @@ bool ingot_lz4_length(const void *data, size_t data_length, size_t *out_length) 
   return length / MOST_OF_A_BYTE <= data_length && length <= SIZE_MAX;
 }
 
-bool ingot_lz4_decompress(const void *block, size_t block_length, void *out, size_t length) {
+bool ingot_lz4_decompress(const void *block, size_t block_length, void *out, size_t length,
+                          size_t before) {
   const uint8_t *in = block, *end = in + block_length;
   uint8_t *at = out, *last = at + length;
   while (in < end) {
@@ -54,7 +55,8 @@ bool ingot_lz4_decompress(const void *block, size_t block_length, void *out, siz
     count = token & 15;
     if (!read_length(&in, end, &count)) return false;
     count += LEAST_MATCH;
-    if (distance == 0 || distance > (size_t)(at - (uint8_t *)out) || count > (size_t)(last - at)) {
+    if (distance == 0 || distance > (size_t)(at - (uint8_t *)out) + before ||
+        count > (size_t)(last - at)) {
       return false;
     }
     if (distance >= CHUNK && (size_t)(last - at) - count >= CHUNK) {

@@ -86,16 +86,27 @@ void ingot_hal_executable_destroy(ingot_hal_executable_t *executable) {
   executable->vtable->destroy(executable);
 }
 
-/* Whether the object behind a format is compressed; the format is without saying so then. */
-static bool ingot_format_compressed(const char **format) {
-  const size_t length = sizeof(INGOT_VARIANT_COMPRESSED) - 1;
-  if (strncmp(*format, INGOT_VARIANT_COMPRESSED, length) != 0) return false;
-  *format += length;
-  return true;
+typedef enum variant_form_t { VARIANT_PLAIN, VARIANT_COMPRESSED, VARIANT_CONTINUED } variant_form_t;
+
+/* How the object behind a format stands in the file; the format is without saying so then. */
+static variant_form_t ingot_variant_form(const char **format) {
+  static const char *const marks[] = {INGOT_VARIANT_COMPRESSED, INGOT_VARIANT_CONTINUED};
+  for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); ++i) {
+    const size_t length = strlen(marks[i]);
+    if (strncmp(*format, marks[i], length) != 0) continue;
+    *format += length;
+    return i == 0 ? VARIANT_COMPRESSED : VARIANT_CONTINUED;
+  }
+  return VARIANT_PLAIN;
+}
+
+static variant_form_t ingot_form_of(const ingot_hal_variant_t *variant) {
+  const char *format = variant->format;
+  return ingot_variant_form(&format);
 }
 
 bool ingot_hal_device_runs(const ingot_device_t *device, const char *format, uint64_t features) {
-  (void)ingot_format_compressed(&format);
+  (void)ingot_variant_form(&format);
   return device->format && strcmp(device->format, format) == 0 && !(features & ~device->features);
 }
 
@@ -136,29 +147,53 @@ ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
       device->description, options);
 }
 
+/* The length of a variant's object; false: it is damaged. */
+static bool ingot_variant_length(const ingot_hal_variant_t *variant, size_t *out_length) {
+  *out_length = variant->length;
+  if (ingot_form_of(variant) == VARIANT_PLAIN) return true;
+  return ingot_lz4_length(variant->data, variant->length, out_length);
+}
+
+/* Writes a variant's object behind `before` bytes of those that it continues; false: it is damaged. */
+static bool ingot_variant_write(const ingot_hal_variant_t *variant, uint8_t *out, size_t length,
+                                size_t before) {
+  const uint8_t *block = (const uint8_t *)variant->data + sizeof(uint64_t);
+  if (ingot_form_of(variant) != VARIANT_PLAIN) {
+    return ingot_lz4_decompress(block, variant->length - sizeof(uint64_t), out, length, before);
+  }
+  memcpy(out, variant->data, length);
+  return true;
+}
+
 ingot_status_t ingot_hal_variant_object(const ingot_allocator_t *allocator,
+                                        const ingot_hal_executable_description_t *description,
                                         const ingot_hal_variant_t *variant, void **out_object,
                                         size_t *out_length) {
-  const char *format = variant->format;
-  const bool is_compressed = ingot_format_compressed(&format);
-  size_t length = variant->length;
-  if (is_compressed && !ingot_lz4_length(variant->data, variant->length, &length)) {
-    return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
-                               "the object of %zu bytes is damaged: it cannot hold %zu",
-                               variant->length, length);
+  const ingot_hal_variant_t *first = variant, *each = variant;
+  while (first > description->variants && ingot_form_of(first) == VARIANT_CONTINUED) first--;
+  bool is_whole = true;
+  size_t length = 0, all = 0;
+  for (each = first; is_whole && each <= variant; each++, all += length) {
+    is_whole = ingot_variant_length(each, &length) && length <= SIZE_MAX - all;
   }
-  void *object;
-  INGOT_TRY(ingot_allocate(allocator, length, &object));
-  const uint8_t *block = (const uint8_t *)variant->data + sizeof(uint64_t);
-  if (!is_compressed) {
-    memcpy(object, variant->data, variant->length);
-  } else if (!ingot_lz4_decompress(block, variant->length - sizeof(uint64_t), object, length)) {
-    ingot_release_memory(allocator, object);
+  void *objects = NULL;
+  if (is_whole) {
+    INGOT_TRY(ingot_allocate(allocator, all, &objects));
+    size_t before = 0;
+    for (each = first; is_whole && each <= variant; each++, before += length) {
+      is_whole = ingot_variant_length(each, &length) &&
+                 ingot_variant_write(each, (uint8_t *)objects + before, length, before);
+    }
+  }
+  if (!is_whole) {
+    ingot_release_memory(allocator, objects);
     return ingot_status_create(allocator, INGOT_STATUS_DATA_LOSS,
-                               "the object of %zu bytes is damaged: it is no block of LZ4",
+                               "the object of %zu bytes, or one that it continues, is damaged: it "
+                               "is no block of LZ4 of its length",
                                variant->length);
   }
-  *out_object = object;
+  memmove(objects, (uint8_t *)objects + (all - length), length);
+  *out_object = objects;
   *out_length = length;
   return NULL;
 }

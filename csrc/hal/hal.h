@@ -263,7 +263,7 @@ typedef struct ingot_hal_entry_description_t {
 
 typedef struct ingot_hal_variant_t {
   const char *name; /* "x86-64-v3" */
-  const char *format; /* "elf-x86_64", "elf-aarch64", "opencl-c"; behind INGOT_VARIANT_COMPRESSED */
+  const char *format; /* "elf-x86_64", "elf-aarch64", "opencl-c"; behind INGOT_VARIANT_* */
   uint64_t features; /* that the device must have */
   const void *data; /* the object; needed during creation only */
   size_t length;
@@ -491,9 +491,10 @@ ingot_status_t ingot_hal_variant_select(ingot_device_t *device,
                                         const char *options,
                                         const ingot_hal_variant_t **out_variant);
 
-/* The bytes of a variant's object, decompressed: memory that the caller releases. DataLoss: it is
- * damaged. */
+/* The bytes of the object of one of the variants, decompressed: memory that the caller releases.
+ * DataLoss: it is damaged. */
 ingot_status_t ingot_hal_variant_object(const ingot_allocator_t *allocator,
+                                        const ingot_hal_executable_description_t *description,
                                         const ingot_hal_variant_t *variant, void **out_object,
                                         size_t *out_length);
 

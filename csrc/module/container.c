@@ -218,7 +218,7 @@ static ingot_status_t take_tables(ingot_module_t *module, const ingot_layout_sec
   if (is_whole) {
     INGOT_TRY(ingot_allocate(&module->instance->allocator, length, &module->tables));
     is_whole = ingot_lz4_decompress(packed + sizeof(uint64_t), packed_length - sizeof(uint64_t),
-                                    module->tables, length);
+                                    module->tables, length, 0);
   }
   if (!is_whole) {
     return ingot_module_damaged(module, "its compressed tables of %zu bytes are no block of LZ4",

@@ -93,10 +93,10 @@ static uint8_t *write_length(uint8_t *out, uint32_t length) {
 }
 
 /* The block's length; 0: it has more than `capacity` bytes. */
-static size_t write_block(const uint8_t *data, uint32_t length, const place_t *places,
-                          uint8_t *block, size_t capacity) {
+static size_t write_block(const uint8_t *data, uint32_t start, uint32_t length,
+                          const place_t *places, uint8_t *block, size_t capacity) {
   uint8_t *out = block, *end = block + capacity;
-  for (uint32_t i = 0, first = 0;; i += places[i].length) {
+  for (uint32_t i = start, first = start;; i += places[i].length) {
     while (i < length && places[i].length == 0) i++;
     const uint32_t literals = i - first, match = i < length ? places[i].length - LEAST_MATCH : 0;
     if ((size_t)(end - out) < 3 + (size_t)literals + bytes_of(literals) + bytes_of(match)) return 0;
@@ -112,7 +112,8 @@ static size_t write_block(const uint8_t *data, uint32_t length, const place_t *p
   }
 }
 
-size_t ingot_python_lz4_compress(const void *data, size_t length, void *block, size_t capacity) {
+size_t ingot_python_lz4_compress(const void *data, size_t before, size_t length, void *block,
+                                 size_t capacity) {
   if (length > MOST_LENGTH) return 0;
   place_t *places = calloc(length + 1, sizeof(*places));
   int32_t *previous = malloc((length + 1) * sizeof(*previous));
@@ -121,7 +122,7 @@ size_t ingot_python_lz4_compress(const void *data, size_t length, void *block, s
   if (places && previous && heads) {
     find_matches(data, (uint32_t)length, places, previous, heads);
     choose(places, (uint32_t)length);
-    made = write_block(data, (uint32_t)length, places, block, capacity);
+    made = write_block(data, (uint32_t)before, (uint32_t)length, places, block, capacity);
   }
   free(heads);
   free(previous);
@@ -129,6 +130,7 @@ size_t ingot_python_lz4_compress(const void *data, size_t length, void *block, s
   return made;
 }
 
-bool ingot_python_lz4_decompress(const void *block, size_t block_length, void *out, size_t length) {
-  return ingot_lz4_decompress(block, block_length, out, length);
+bool ingot_python_lz4_decompress(const void *block, size_t block_length, void *out, size_t length,
+                                 size_t before) {
+  return ingot_lz4_decompress(block, block_length, out, length, before);
 }

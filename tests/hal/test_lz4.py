@@ -46,6 +46,16 @@ def test_what_gets_no_shorter_stays() -> None:
     assert [compress(each) for each in (b"", b"a", DRAWN, bytes(12))] == [None] * 4
 
 
+def test_what_stands_before_is_repeated() -> None:
+    made = compress(DRAWN[100:] + b"end", DRAWN)
+    assert made is not None
+    assert len(made) < 60
+    assert decompress(made, DRAWN) == DRAWN[100:] + b"end"
+    for before in (b"", DRAWN[200:]):
+        with pytest.raises(DataLoss, match="are damaged"):
+            decompress(made, before)
+
+
 def test_damage_is_named() -> None:
     made = compress(TEXTS["few letters"])
     assert made is not None

@@ -50,7 +50,8 @@ static ingot_status_t ingot_cpu_load_library(ingot_hal_cpu_executable_t *executa
   *out_variant_name = variant->name;
   void *object = NULL;
   size_t length = 0;
-  ingot_status_t status = ingot_hal_variant_object(allocator, variant, &object, &length);
+  ingot_status_t status =
+      ingot_hal_variant_object(allocator, description, variant, &object, &length);
   if (!status) {
     status = ingot_hal_cpu_library_load(allocator, object, length, description->entry_count,
                                         &executable->library);

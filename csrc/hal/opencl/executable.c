@@ -159,7 +159,8 @@ static ingot_status_t ingot_opencl_fill_entries(
   const ingot_allocator_t *allocator = ingot_hal_device_allocator(&device->base);
   uint32_t count = description->entry_count;
   void *entries, *kernels, *object;
-  INGOT_TRY(ingot_hal_variant_object(allocator, variant, &object, &executable->object_length));
+  INGOT_TRY(ingot_hal_variant_object(allocator, description, variant, &object,
+                                     &executable->object_length));
   executable->object = object;
   INGOT_TRY(ingot_opencl_object_check(allocator, object, executable->object_length, description));
   INGOT_TRY(ingot_allocate_array(allocator, count, sizeof(ingot_hal_entry_t), &entries));

@@ -6,8 +6,8 @@
  * through cffi from this very text: keep to plain C declarations without includes.
  *
  * A reader refuses a newer major version, and skips section kinds that it does not know. A
- * file has the least version that can say what it holds: 3.0 if its tables are compressed, 2.3 if
- * code or graph text of kernels is, 2.2 if it has references, 2.1 if it calls native functions, 2.0 if an argument or
+ * file has the least version that can say what it holds: 3.0 if its tables are compressed or
+ * a variant continues another, 2.3 if code or graph text of kernels is, 2.2 if it has references, 2.1 if it calls native functions, 2.0 if an argument or
  * result is a sequence or an optional, else 1.1.
  * Every reserved field is zero. Strings are offsets into the string section: UTF-8,
  * NUL-terminated; offset 0 is the empty string; the section's last byte is NUL.
@@ -172,6 +172,9 @@ typedef struct ingot_layout_entry_t {
 
 /* Compressed bytes are a u64, how many they are, and one block of LZ4. */
 #define INGOT_VARIANT_COMPRESSED "lz4:" /* begins the format of one whose object is; since 2.3 */
+/* The same, whose block may repeat the objects of the variants in front of it, back to the last one
+ * that does not begin so, as if they lay in front of what it holds; since 3.0. */
+#define INGOT_VARIANT_CONTINUED "lz4+:"
 
 typedef struct ingot_layout_variant_t {
   uint32_t format; /* string: "elf-x86_64", "elf-aarch64", "opencl-c", ... */

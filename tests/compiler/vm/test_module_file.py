@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -117,6 +118,24 @@ def test_code_and_graph_text_are_compressed_where_that_is_shorter() -> None:
         stripped = strip_module(each)
         assert len(stripped) < len(each)
         assert [one.region for one in read_module(stripped).executables[0].entries] == ["", ""]
+
+
+def test_objects_repeat_those_of_variants_in_front_of_them() -> None:
+    draw = random.Random(5)
+    a, b, far = draw.randbytes(3000), draw.randbytes(3000), draw.randbytes(70_000)
+    objects = [("elf-a", a), ("elf-a", a + b), ("elf-a", b + a), ("elf-b", a), ("elf-b", b)]
+    objects += [("elf-b", far), ("elf-b", far)]  # of another machine, others, and out of reach
+    variants = tuple(Variant(f"v{i}", name, 0, data) for i, (name, data) in enumerate(objects))
+    contents = hand_written_contents()
+    contents = replace(contents, executables=(replace(contents.executables[0], variants=variants),))
+    data = write_module(contents, compresses_tables=False)
+    assert data[8] == 3
+    assert b"lz4+:elf-a\0" in data
+    assert b"lz4+:elf-b\0" not in data
+    stored = 4 * 3000 + 2 * 70_000
+    assert stored < len(data) < stored + 3000
+    assert read_module(data).executables == contents.executables
+    assert_assembles(write_module(contents))
 
 
 def test_tables_are_compressed() -> None:

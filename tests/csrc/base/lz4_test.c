@@ -21,7 +21,7 @@ static bool decompress(const uint8_t *data, size_t data_length, size_t length, u
   uint8_t *in = malloc(data_length + 1), *out = malloc(length + 1);
   if (!in || !out) abort();
   memcpy(in + 1, data, data_length);
-  const bool made = ingot_lz4_decompress(in + 1, data_length, out + 1, length);
+  const bool made = ingot_lz4_decompress(in + 1, data_length, out + 1, length, 0);
   if (out_copy) memcpy(out_copy, out + 1, length);
   free(out);
   free(in);
@@ -56,6 +56,17 @@ TEST(damaged_blocks_stay_in_their_memory) {
     (void)decompress(changed, sizeof(changed), LENGTH, NULL);
     (void)decompress(changed, sizeof(changed), LENGTH / 2, NULL);
   }
+}
+
+TEST(a_block_repeats_what_stands_in_front_of_it) {
+  const uint8_t repeats[] = {0x00, 0x04, 0x00, 0x00};
+  uint8_t *text = malloc(8);
+  REQUIRE(text);
+  memcpy(text, "abcd", 4);
+  EXPECT(ingot_lz4_decompress(repeats, sizeof(repeats), text + 4, 4, 4));
+  EXPECT(memcmp(text, "abcdabcd", 8) == 0);
+  EXPECT(!ingot_lz4_decompress(repeats, sizeof(repeats), text + 4, 4, 3));
+  free(text);
 }
 
 int main(void) {

@@ -287,11 +287,63 @@ TEST(compressed_objects_are_loaded_and_damaged_ones_refused) {
                 "kernels 'k': variant 'v1': the object of ");
   variant.length = 7;
   EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
-                "the object of 7 bytes is damaged: it cannot hold 7");
+                "the object of 7 bytes, or one that it continues, is damaged");
   variant.length = 100;
   memset(data, 255, sizeof(uint64_t));
   EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
-                "it cannot hold 18446744073709551615");
+                "is no block of LZ4 of its length");
+  free(data);
+  test_object_free(&object);
+  ingot_hal_device_release(device);
+}
+
+/* A block that repeats the object in front of it. */
+static size_t repeated(uint8_t *out, const test_object_t *object) {
+  const uint64_t length = object->length;
+  size_t rest = object->length - 19;
+  uint8_t *at = out + sizeof(length);
+  memcpy(out, &length, sizeof(length));
+  *at++ = 15;
+  *at++ = (uint8_t)length;
+  *at++ = (uint8_t)(length >> 8);
+  for (; rest >= 255; rest -= 255) *at++ = 255;
+  *at++ = (uint8_t)rest;
+  *at++ = 0;
+  return (size_t)(at - out);
+}
+
+TEST(objects_continue_those_of_variants_in_front_of_them) {
+  ingot_device_t *device = NULL;
+  ingot_hal_executable_t *executable = NULL;
+  REQUIRE_OK(ingot_hal_device_create(instance, "cpu", NULL, &device));
+  test_object_t object = test_object_build_kernels();
+  uint8_t *data = malloc(object.length * 2), *short_data = malloc(object.length);
+  REQUIRE(data && short_data && object.length < 65536);
+  char formats[2][32];
+  (void)snprintf(formats[0], sizeof(formats[0]), "lz4:%s", device->format);
+  (void)snprintf(formats[1], sizeof(formats[1]), "lz4+:%s", device->format);
+  const uint64_t missing = UINT64_C(1) << 63;
+  const size_t length = repeated(short_data, &object);
+  ingot_hal_variant_t variants[] = {
+      {"none", formats[0], missing, data, compressed(data, &object)},
+      {"more", formats[1], missing, short_data, length},
+      {"some", formats[1], 0, short_data, length},
+  };
+  ingot_hal_executable_description_t description = {"k", kernel_descriptions,
+                                                    KERNEL_DESCRIPTION_COUNT, 3, variants};
+  EXPECT_OK(ingot_hal_executable_create(device, &description, &executable));
+  EXPECT_TEXT(executable->variant_name, "some");
+  ingot_hal_executable_destroy(executable);
+  description.variant_count = 1; /* nothing to continue */
+  description.variants = &variants[2];
+  EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
+                "or one that it continues, is damaged");
+  description.variant_count = 3;
+  description.variants = variants;
+  variants[0].length--;
+  EXPECT_STATUS(ingot_hal_executable_create(device, &description, &executable), DATA_LOSS,
+                "variant 'some': the object of");
+  free(short_data);
   free(data);
   test_object_free(&object);
   ingot_hal_device_release(device);

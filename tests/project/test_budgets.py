@@ -11,7 +11,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -66,29 +68,37 @@ def _files(folder: str) -> Iterator[Path]:
             yield path
 
 
-def _code_lines(path: Path) -> int:
+class Counts(NamedTuple):
+    """The lines of a file, those of code, and those of each function of Python."""
+
+    all: int
+    code: int
+    functions: list[tuple[str, int]]
+
+
+@cache
+def _counts(path: Path) -> Counts:
     text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
     if path.suffix != ".py":
-        return sum(bool(CODE.search(line)) for line in C_COMMENT.sub("", text).splitlines())
-    prose = set[int]()
+        code = sum(bool(CODE.search(line)) for line in C_COMMENT.sub("", text).splitlines())
+        return Counts(len(lines), code, [])
+    prose, functions = set[int](), []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             prose.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return sum(
+        elif isinstance(node, ast.FunctionDef):
+            functions.append((node.name, (node.end_lineno or node.lineno) - node.lineno + 1))
+    code = sum(
         number not in prose and bool(CODE.search(line.partition("#")[0]))
-        for number, line in enumerate(text.splitlines(), 1)
+        for number, line in enumerate(lines, 1)
     )
-
-
-def _functions(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef):
-            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+    return Counts(len(lines), code, functions)
 
 
 @pytest.fixture(scope="module")
 def sums() -> dict[str, int]:
-    return {folder: sum(map(_code_lines, _files(folder))) for folder in LINES}
+    return {folder: sum(_counts(path).code for path in _files(folder)) for folder in LINES}
 
 
 def test_every_folder_with_code_has_a_number() -> None:
@@ -110,11 +120,10 @@ def test_the_whole_stays_within_its_lines(sums: dict[str, int]) -> None:
 def test_no_file_and_no_function_is_longer_than_the_longest() -> None:
     wrong = []
     for path in (path for folder in LINES for path in _files(folder)):
-        length = len(path.read_text(encoding="utf-8").splitlines())
+        length = _counts(path).all
         if length > (LONGEST_API if path == ROOT / API else LONGEST_FILE):
             wrong.append(f"{path.relative_to(ROOT)} has {length} lines")
-        if path.suffix == ".py":
-            for name, count in _functions(path):
-                if count > LONGEST_FUNCTION:
-                    wrong.append(f"{path.relative_to(ROOT)}: {name} has {count} lines")
+        for name, count in _counts(path).functions:
+            if count > LONGEST_FUNCTION:
+                wrong.append(f"{path.relative_to(ROOT)}: {name} has {count} lines")
     assert not wrong, "\n".join(wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -17,7 +18,9 @@ from ingot.hal.spec import dtype
 from tests.support.kernel_runner import VARIANTS, host_variants, run
 from tests.support.programs import Build, function
 
-__all__ = ["check", "entry", "kernels", "make"]
+__all__ = ["check", "entry", "kernels", "lowered", "make"]
+
+Lower = Callable[[Function, TargetInfo], Kernel]
 
 
 def entry(
@@ -63,9 +66,15 @@ def reference(function: Function, operands: Sequence[np.ndarray[Any, Any]]) -> l
     return [np.asarray(each) for each in interpret(module, function.name, list(operands))]
 
 
+@lru_cache(maxsize=32)
+def lowered(lower: Lower, function: Function, target: TargetInfo) -> Kernel:
+    """The kernel, made once for all sizes that a test calls it with."""
+    return lower(function, target)
+
+
 def check(
     function: Function,
-    lower: Callable[[Function, TargetInfo], Kernel],
+    lower: Lower,
     operands: Sequence[np.ndarray[Any, Any]] | None = None,
     variants: Sequence[str] | None = None,
     tolerance: float = 3e-6,
@@ -78,7 +87,7 @@ def check(
         operands = [make(each.type, rng, symbols) for each in function.arguments]  # type: ignore[arg-type]
     expected = reference(function, operands)
     for variant in variants or host_variants():
-        kernel = lower(function, VARIANTS[variant].target)
+        kernel = lowered(lower, function, VARIANTS[variant].target)
         results = [np.full(each.shape, 77).astype(each.dtype) for each in expected]
         got = run(kernel, operands, results, variant, **symbols)
         for mine, theirs in zip(got, expected, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,7 @@ class Target:
         return None
 
 
+@lru_cache(maxsize=1)
 def check_words(function: Function) -> None:
     """Assert that a class whose kernels variants share does not ask what products of words they
     have."""

@@ -224,6 +224,9 @@ class Loaded:
                         raise IndexFault((fault.operand, fault.index, fault.bound))
 
 
+_loaded = lru_cache(maxsize=32)(Loaded)
+
+
 def _at_the_end(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A copy in front of a page that nobody may read: what a kernel reads behind it ends the
     process."""
@@ -258,5 +261,5 @@ def run(
         for place, array in enumerate(arrays[: len(operands)]):
             if array.size and not any(np.shares_memory(array, each) for each in results):
                 arrays[place] = _at_the_end(array)
-        Loaded(kernel, variant or host_variants()[0])(arrays, **symbols)
+        _loaded(kernel, variant or host_variants()[0])(arrays, **symbols)
     return list(results)

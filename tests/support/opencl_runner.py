@@ -99,6 +99,12 @@ def with_margins(array: Array) -> Array:
     return np.concatenate([margin, array.reshape(-1).view(np.uint8), margin])
 
 
+@lru_cache(maxsize=32)
+def _source(kernel: Kernel) -> str:
+    verify_kernel(kernel)
+    return print_source([kernel])
+
+
 def run(
     kernel: Kernel, arrays: Sequence[Array], index: str = "int", **symbols: int
 ) -> tuple[int, int, int] | None:
@@ -106,8 +112,7 @@ def run(
     fault, else None."""
     device = queue()
     assert device is not None, "no OpenCL device: install pocl-opencl-icd"
-    verify_kernel(kernel)
-    function = device.build(print_source([kernel]), kernel.name, index)
+    function = device.build(_source(kernel), kernel.name, index)
     first = np.int32(_MARGIN) if index == "int" else np.int64(_MARGIN)
     arguments: list[Any] = []
     images = [with_margins(np.ascontiguousarray(array)) for array in arrays]

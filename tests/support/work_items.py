@@ -3,7 +3,7 @@ that there is, with large and small groups, and as the plain C that is their fal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from ingot.compiler.ir.dims import evaluate
 from ingot.compiler.kernels.kernel import Kernel, TargetInfo
 from ingot.compiler.targets.opencl.variant import OPENCL_C, OPENCL_C_LARGE
 from tests.support import kernel_runner, opencl_runner
-from tests.support.entries import assert_close, make, reference
+from tests.support.entries import Lower, assert_close, lowered, make, reference
 
 __all__ = ["LARGE", "PLAIN", "SMALL", "check", "needs_device"]
 
@@ -24,8 +24,6 @@ PLAIN = TargetInfo("generic", 16, 16, False, has_items=True, is_fallback=True)
 needs_device = pytest.mark.skipif(
     opencl_runner.queue() is None, reason="no OpenCL device: install pocl-opencl-icd"
 )
-
-Lower = Callable[[Function, TargetInfo], Kernel]
 
 
 def check(
@@ -43,13 +41,13 @@ def check(
         operands = [make(each.type, rng, symbols) for each in function.arguments]  # type: ignore[arg-type]
     operands = [np.asarray(each, order="C") for each in operands]
     expected = reference(function, operands)
-    plain = lower(function, PLAIN)
+    plain = lowered(lower, function, PLAIN)
     results = [np.full(each.shape, 77).astype(each.dtype) for each in expected]
     got = kernel_runner.run(plain, operands, results, "x86-64", **symbols)
     for mine, theirs in zip(got, expected, strict=True):
         assert_close(mine, theirs, tolerance)
     for target in targets:
-        kernel = lower(function, target)
+        kernel = lowered(lower, function, target)
         assert_same_call(kernel, plain)
         results = [np.full(each.shape, 77).astype(each.dtype) for each in expected]
         fault = run(kernel, operands, results, **symbols)

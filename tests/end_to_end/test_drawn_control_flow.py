@@ -22,7 +22,7 @@ from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.ir import Module, TensorType, Value
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import build
-from tests.support.devices import load_best, opencl_uri
+from tests.support.devices import load_best, opencl_device
 from tests.support.drawn import examples
 
 F32, I32 = dtype("f32"), dtype("i32")
@@ -142,11 +142,11 @@ def test_drawn_programs(seed: int) -> None:
     check(seed, load_best(program(seed)))
 
 
-@pytest.mark.skipif("opencl_uri() is None", reason="no OpenCL device")
+@pytest.mark.skipif("opencl_device() is None", reason="no OpenCL device")
 @pytest.mark.parametrize("seed", range(4))
 def test_drawn_programs_on_opencl(seed: int) -> None:
     module = ingot.compile(program(seed), target="opencl")
-    check(seed, ingot.load(module, device=str(opencl_uri())))
+    check(seed, ingot.load(module, device=str(opencl_device())))
 
 
 def check(seed: int, model: ingot.Model) -> None:

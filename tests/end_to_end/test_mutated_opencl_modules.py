@@ -18,13 +18,13 @@ from ingot.compiler.ir import Block, Region, ScalarType, Value
 from ingot.compiler.ir.dims import symbol
 from ingot.hal.spec import dtype
 from tests.support.compiled_programs import build
-from tests.support.devices import opencl_uri
+from tests.support.devices import opencl_device
 from tests.support.mutations import survive
 
 B, S, K = symbol("b"), symbol("s"), symbol("k")
 I64 = dtype("i64")
 SYMBOLS: dict[str, tuple[int, int | None]] = {"b": (1, None), "s": (3, None), "k": (1, None)}
-URI = opencl_uri()
+URI = opencl_device()
 pytestmark = pytest.mark.skipif(URI is None, reason="there is no OpenCL device")
 
 

@@ -21,7 +21,7 @@ from ingot.compiler.vm.disassemble import disassemble
 from ingot.compiler.vm.read_module import read_module
 from ingot.hal.spec import dtype
 from tests.support.assembly import assert_assembles
-from tests.support.devices import best_variant, on_every_device, opencl_uri, targets
+from tests.support.devices import best_variant, on_every_device, opencl_device, targets
 
 Array = npt.NDArray[Any]
 F32 = np.float32
@@ -324,7 +324,7 @@ def test_elements_of_every_dtype_come_through() -> None:
     program = ingot.trace(echo, *(ingot.spec(f"{name}[n,2]") for name in NAMES))
     natives = {f"echo_{name}": echo_of(name) for name in NAMES}
     module = ingot.compile(program, target=targets(), variants=[best_variant()])
-    devices = ["cpu", *([uri] if (uri := opencl_uri()) else [])]
+    devices = ["cpu", *([uri] if (uri := opencl_device()) else [])]
     for model in (ingot.load(module, device=device, natives=natives) for device in devices):
         for rows in (3, 0):
             numbers = np.arange(2 * rows).reshape(rows, 2)

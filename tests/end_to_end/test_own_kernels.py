@@ -11,7 +11,7 @@ import ingot
 from ingot import ops
 from ingot.compiler.graph.interpreter import interpret
 from ingot.compiler.graph.references.natives import native_functions
-from tests.support.devices import best_variant, on_every_device, opencl_uri, targets
+from tests.support.devices import best_variant, on_every_device, opencl_device, opencl_uri, targets
 
 SIGNATURE = "(f32[n,m], f32[m]) -> (f32[n,m], i32[n])"
 BODY = """
@@ -104,7 +104,7 @@ def test_the_report_and_the_interpreter_know_them(module: ingot.Module) -> None:
 @pytest.mark.skipif(opencl_uri() is None, reason="there is no OpenCL device")
 def test_a_device_without_its_own_text_has_the_host_run_it() -> None:
     module = ingot.compile(program, target="opencl", kernels={"acme.affine": in_c()})
-    model = ingot.load(module, device=opencl_uri())
+    model = ingot.load(module, device=opencl_device())
     assert len(model.host_kernels) == 3
     assert "takes OpenCL C" in next(iter(module.report.targets["opencl"].host.values()))
     x = np.ones((2, 4), np.float32)
@@ -126,7 +126,7 @@ def test_texts_in_opencl_c_may_have_entries_of_one_name() -> None:
     kernels = {"twice": kernel("2 * x[i]"), "add": kernel("x[i] + 1")}
     source = ingot.trace(both, ingot.spec("f32[4]"))
     module = ingot.compile(source, target="opencl", kernels=kernels, fallback=False)
-    model = ingot.load(module, device=opencl_uri())
+    model = ingot.load(module, device=opencl_device())
     np.testing.assert_array_equal(model(BIAS).numpy(), 2 * BIAS + 1)
 
 

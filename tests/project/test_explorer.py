@@ -21,7 +21,7 @@ from ingot.compiler.vm.read_module import read_module
 from ingot.compiler.vm.write_module import write_module
 from ingot.inspection import inspect_report
 from tests.support.assembler import copy_module
-from tests.support.devices import best_variant, opencl_uri
+from tests.support.devices import best_variant, opencl_device, opencl_uri
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "python" / "ingot" / "explorer"
@@ -156,7 +156,7 @@ def test_times_of_a_device_go_to_its_own_function(tmp_path: Path) -> None:
     ingot.compile(
         SOURCE, debug=True, target=["cpu", "opencl"], variants=[best_variant()], fallback=False
     ).save(path)
-    for device, target in ((opencl_uri(), "opencl"), ("cpu", "cpu")):
+    for device, target in ((opencl_device(), "opencl"), ("cpu", "cpu")):
         ingot.load(path, device=device).trace(np.zeros((2, 4), np.float32)).save(trace)
         ingot.explore(path, tmp_path / "page.html", trace=trace)
         functions = read_page(tmp_path / "page.html")[0]["functions"]

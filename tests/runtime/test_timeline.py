@@ -19,7 +19,7 @@ import pytest
 import ingot
 from ingot.command import main
 from tests.support.assembler import copy_module
-from tests.support.devices import load_best, opencl_uri
+from tests.support.devices import load_best, opencl_device
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "samples" / "digits"
@@ -194,7 +194,7 @@ def test_names_of_layers_are_shown_as_text(tmp_path: Path) -> None:
 
 
 def test_a_device_has_a_row_of_its_own_and_the_thread_waits(tmp_path: Path) -> None:
-    uri = opencl_uri()
+    uri = opencl_device()
     if uri is None:
         pytest.skip("needs an OpenCL device")
     source = (

@@ -20,6 +20,7 @@ __all__ = [
     "load_best",
     "load_everywhere",
     "on_every_device",
+    "opencl_device",
     "opencl_uri",
     "targets",
 ]
@@ -35,6 +36,13 @@ def opencl_uri() -> str | None:
     if not uris and os.environ.get("INGOT_REQUIRE_OPENCL"):
         raise RuntimeError("INGOT_REQUIRE_OPENCL is set, and there is no OpenCL device")
     return uris[0] if uris else None
+
+
+def opencl_device() -> str | None:
+    """The same without the cache of programs. For a binary to keep, PoCL compiles every kernel once
+    more, for groups of any size, which takes as long as all that runs."""
+    uri = opencl_uri()
+    return uri and f"{uri}{'&' if '?' in uri else '?'}cache=off"
 
 
 @cache
@@ -69,7 +77,7 @@ def load_everywhere(source: Any, **options: Any) -> dict[str, ingot.Model]:
 
 
 def _uris() -> list[str]:
-    opencl = opencl_uri()
+    opencl = opencl_device()
     return ["cpu", *([opencl] if opencl else [])]
 
 

@@ -320,11 +320,15 @@ def test_bytes_by_the_steps_of_a_short_last_axis_are_woven_alone(times: int, shi
         CPU.check(function, m=2, n=n)
 
 
-@pytest.mark.parametrize("channels", [2, 3, 4])
-@pytest.mark.parametrize("name", ["u8", "i8", "f32", "bf16"])
 @pytest.mark.parametrize(
-    ("width", "low", "high"),
-    [(224, 1, 1), (40, 0, 3), (33, 2, 0), (15, 1, 0), (17, 0, 0), (16, 1, 1)],
+    ("name", "channels", "width", "low", "high"),
+    [  # each width with all channels, and with elements of 1, 2 and 4 bytes
+        (("u8", "f32", "bf16", "i8")[(place + channels) % 4], channels, *borders)
+        for place, borders in enumerate(
+            [(224, 1, 1), (40, 0, 3), (33, 2, 0), (15, 1, 0), (17, 0, 0), (16, 1, 1)]
+        )
+        for channels in (2, 3, 4)
+    ],
 )
 def test_images_that_become_channels_last_are_woven_inside_their_borders(
     name: str, channels: int, width: int, low: int, high: int

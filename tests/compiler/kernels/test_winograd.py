@@ -238,7 +238,7 @@ def test_a_group_convolves_by_winograd(
     function = convolution(images, n, padding, places=places)
     for count in (shape[0], 2) if dynamic else (shape[0],):
         operands = [draw(count, *shape[1:]), transformed(draw(3, 3, shape[-1], n, seed=1), places)]
-        OPENCL.check(function, [*operands, draw(n, seed=2)], b=count)
+        OPENCL.check(function, [*operands, draw(n, seed=2)], one=shape[0] == 1, b=count)
 
 
 @needs_device

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 import ingot
 from ingot.compiler.frontends.onnx import import_onnx
 from ingot.compiler.graph.interpreter import interpret
-from tests.support.devices import load_best, opencl_uri
+from tests.support.devices import load_best, opencl_device
 from tests.support.onnx_models import build_model, make_value
 from tests.support.results import arrays_of
 from tests.support.streams import distance, fractions, gaussian
@@ -104,7 +104,7 @@ def looping_model() -> onnx.ModelProto:
 
 @pytest.mark.parametrize("target", ["cpu", "opencl"])
 def test_the_stream_goes_on_through_loops_and_branches_and_is_state(target: str) -> None:
-    uri = "cpu" if target == "cpu" else opencl_uri()
+    uri = "cpu" if target == "cpu" else opencl_device()
     if uri is None:
         pytest.skip("no OpenCL device")
     model = ingot.load(ingot.compile(looping_model(), target=target), device=str(uri))

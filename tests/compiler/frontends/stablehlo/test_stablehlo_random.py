@@ -14,7 +14,7 @@ from jax.extend.backend import get_backend
 import ingot
 from ingot.compiler.frontends.stablehlo import import_stablehlo
 from ingot.compiler.graph.interpreter import interpret
-from tests.support.devices import load_best, opencl_uri
+from tests.support.devices import load_best, opencl_device
 from tests.support.results import arrays_of
 from tests.support.stablehlo_cases import Array, artifact, export
 from tests.support.streams import distance, fractions, gaussian
@@ -78,7 +78,7 @@ def test_bits_and_states_are_those_of_xla(kind: tuple[str, int], wide: None) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["cpu", "opencl"])
 def test_compiled_kernels_make_the_same_bits(target: str, wide: None) -> None:
-    uri = "cpu" if target == "cpu" else opencl_uri()
+    uri = "cpu" if target == "cpu" else opencl_device()
     if uri is None:
         pytest.skip("no OpenCL device")
     types = ["33x3xui32", "5x9xui64"] if target == "cpu" else ["33x3xui32"]

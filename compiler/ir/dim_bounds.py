@@ -133,20 +133,21 @@ def _outward(low: float, high: float) -> tuple[float, float]:
     )
 
 
-def prove_le(a: Dim, b: Dim, known: Bounds | None = None) -> bool:
+def prove_le(a: Dim, b: Dim, known: Bounds | None = None, searches: bool = True) -> bool:
     """True where a <= b holds for every value of the symbols within their bounds; False also
-    where the proof would need a dim that is too large."""
+    where the proof would need a dim that is too large, or is not seen at once unless it `searches`,
+    which takes most of the time."""
     try:
         difference = b - a
     except CompileError:
         return False
     if isinstance(difference, int):
         return difference >= 0
-    return _proven(difference, _relevant(difference, known))
+    return _proven(difference, _relevant(difference, known), searches)
 
 
 @lru_cache(maxsize=CACHE_LENGTH)
-def _proven(difference: Expr, relevant: _Known) -> bool:
+def _proven(difference: Expr, relevant: _Known, searches: bool) -> bool:
     """Whether the difference is at least 0."""
     known = dict(relevant)
     if bounds(difference, known)[0] >= 0:
@@ -160,7 +161,7 @@ def _proven(difference: Expr, relevant: _Known) -> bool:
         for name in frozenset().union(*(atom.names for atom in common)):
             low, high = known.get(name, (0, None))
             known[name] = max(low, 1), None if high is None else max(high, 1)
-        return prove_le(0, _divided_by(difference, common), known)
+        return prove_le(0, _divided_by(difference, common), known, searches)
     # b*s >= b + s - 1 for b, s >= 1 shows only in what b and s have beyond their least values.
     beyond: dict[str, Dim] = {name: symbol(name) + low for name, (low, _) in relevant if low > 0}
     others = {name: each for name, each in relevant if name not in beyond}
@@ -169,8 +170,10 @@ def _proven(difference: Expr, relevant: _Known) -> bool:
         if beyond and small and bounds(substitute(difference, beyond), others)[0] >= 0:
             return True
     with suppress(CompileError):
-        return not _is_refuted(difference, known) and (
-            _prove_with_ends(difference, known, 3, [_TRIES])
+        return (
+            searches
+            and not _is_refuted(difference, known)
+            and _prove_with_ends(difference, known, 3, [_TRIES])
         )
     return False
 

@@ -111,10 +111,14 @@ class Slab:
             last.after = range_
         self._last = range_
         end = offset + length
-        if not any(self._le(end, other) for other in self._ends):
-            self._ends = [other for other in self._ends if not self._le(other, end)]
+        if not any(self._is_below(end, other) for other in self._ends):
+            self._ends = [other for other in self._ends if not self._is_below(other, end)]
             self._ends.append(end)
         return range_
+
+    def _is_below(self, end: Dim, other: Dim) -> bool:
+        """Whether that is seen at once: an end more is an operand more of the greatest."""
+        return end == other or prove_le(end, other, self._bounds, searches=False)
 
     def _take(self, hole: Range) -> Range:
         """A range in the place of the hole: what had lain there keeps its own."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingot.compiler.ir import dim_bounds
 from ingot.compiler.ir.dims import Bounds, Dim, evaluate, prove_le, symbol
 from ingot.compiler.stream import slab as slab_file
 from ingot.compiler.stream.slab import Range, Slab, align
@@ -77,10 +78,10 @@ def test_alignment_wastes_little_and_never_rounds_down() -> None:
 def test_holes_of_one_length_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     proofs = 0
 
-    def count(a: Dim, b: Dim, known: Bounds | None = None) -> bool:
+    def count(a: Dim, b: Dim, known: Bounds | None = None, searches: bool = True) -> bool:
         nonlocal proofs
         proofs += 1
-        return prove_le(a, b, known)
+        return prove_le(a, b, known, searches)
 
     n, m = symbol("n"), symbol("m")
     slab = Slab({})
@@ -91,3 +92,22 @@ def test_holes_of_one_length_are_compared_once(monkeypatch: pytest.MonkeyPatch) 
     for place in range(1000):
         slab.free(slab.allocate(n * 64 + 64 * place))
     assert proofs < 20_000
+
+
+def test_ends_are_compared_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    h, w = symbol("h"), symbol("w")
+    sizes = [((h + n - 1) // n) * ((w + n - 1) // n) * 64 * n for n in (2, 4, 8, 16)]
+    slab, ends, placed = Slab({}), list[Dim](), list[Range]()
+
+    def search(*_: object) -> bool:
+        raise AssertionError("a search")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dim_bounds, "_prove_with_ends", search)
+        for size in sizes:
+            placed.append(slab.allocate(size))
+            ends.append(placed[-1].offset + size)
+            if len(placed) % 2:
+                slab.free(placed.pop())
+    for values in ({"h": 1, "w": 1}, {"h": 17, "w": 40}, {"h": 0, "w": 3}, {"h": 224, "w": 224}):
+        assert evaluate(slab.peak(), values) == max(evaluate(end, values) for end in ends)

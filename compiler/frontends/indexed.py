@@ -11,6 +11,8 @@ from ingot.compiler.ir.dims import Dim, Expr, known_dims
 from ingot.hal.spec import dtype
 
 __all__ = [
+    "blocks_along",
+    "from_front",
     "gather_slices",
     "index_tensors",
     "join_places",
@@ -98,10 +100,30 @@ def join_places(
 
 def _wrapped(c: Emitter, places: Value, size: Value) -> Value:
     """Places counted from the front; those outside become so small that no check passes."""
+    counted, inside = from_front(c, places, size)
+    return c.op("select", inside, counted, -(1 << 40))
+
+
+def from_front(c: Emitter, places: Value, size: Value) -> tuple[Value, Value]:
+    """Places of which negative ones count from the end, counted from the front; and whether they
+    are inside."""
     zero = c.fill(0, like=places)
     counted = c.op("select", c.compare("lt", places, zero), c.op("add", places, size), places)
     inside = c.op("and", c.compare("ge", counted, zero), c.compare("lt", counted, size))
-    return c.op("select", inside, counted, -(1 << 40))
+    return counted, inside
+
+
+def blocks_along(c: Emitter, x: Value, axis: int, size: int, step: int, apart: int = 1) -> Value:
+    """An axis as two: blocks that begin `step` elements apart, and their elements, which are
+    `apart` themselves."""
+    shape = shape_of(x)
+    count = dims.floordiv(shape[axis] - (size - 1) * apart - 1, step) + 1
+    if size == step and apart == 1:
+        parts = (*shape[:axis], count, size, *shape[axis + 1 :])
+        return c.reshape(c.sliced(x, axis, 0, count * size), parts)
+    starts, inner = (c.op("iota", dtype=_I64, shape=(count, size), axis=at) for at in (0, 1))
+    places = c.op("add", c.op("mul", starts, step), c.op("mul", inner, apart))
+    return c.op("take", x, places, axis=axis, mode="check")
 
 
 def scatter_elements(

@@ -5,6 +5,7 @@ The compiler finds the row pattern again in these, whoever wrote them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,14 +17,17 @@ from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 
 __all__ = [
+    "by_neighbours",
     "by_statistics",
     "center",
     "inverse_deviation",
+    "log_sum_exp",
     "mean",
     "narrow",
     "normalized",
     "scale_and_shift",
     "softmax",
+    "vector_norm",
     "widen",
 ]
 
@@ -127,6 +131,52 @@ def _vectors_of_constants(
         factor = (1 if scale is None else scale) / deviation
         summand = -mean * factor if shift is None else shift - mean * factor
     return node.builder.constant(factor), node.builder.constant(summand)
+
+
+def log_sum_exp(node: Emitter, x: Value, axes: Sequence[int], keep: bool) -> Value:
+    """log(sum(exp(x))) around the greatest element, so that exp does not overflow."""
+    greatest = node.reduce(x, axes, "max")
+    middle = node.op("select", node.op("is_finite", greatest), greatest, 0)
+    shifted = node.op("sub", x, node.broadcast_back(middle, shape_of(x), axes))
+    total = node.reduce(node.op("exp", shifted), axes, "add")
+    result = node.op("add", node.op("log", total), middle)
+    return node.keep_axes(result, shape_of(x), axes) if keep else result
+
+
+def vector_norm(node: Emitter, x: Value, axes: Sequence[int], power: float, keep: bool) -> Value:
+    """The p-norm over `axes`; for 0 how many elements are not 0, for infinities the greatest or
+    the least."""
+    size = node.op("abs", x)
+    if math.isinf(power):
+        return node.reduce(size, axes, "max" if power > 0 else "min", keep)
+    if power == 0:
+        counted = node.convert(node.compare("ne", size, 0), type_of(size).dtype)
+        return node.reduce(counted, axes, "add", keep)
+    if power == 1:
+        return node.reduce(size, axes, "add", keep)
+    if power == 2:
+        return node.op("sqrt", node.reduce(node.op("mul", size, size), axes, "add", keep))
+    total = node.reduce(node.op("pow", size, power), axes, "add", keep)
+    return node.op("pow", total, 1 / power)
+
+
+def by_neighbours(
+    node: Emitter,
+    x: Value,
+    axis: int,
+    reach: tuple[int, int],
+    alpha: float,
+    bias: float,
+    beta: float,
+) -> Value:
+    """x / (bias + alpha * the sum of squares of the neighbours along an axis) ** beta."""
+    rank, (low, high) = type_of(x).rank, reach
+    window = tuple(1 + low + high if at == axis else 1 for at in range(rank))
+    padding = tuple(reach if at == axis else (0, 0) for at in range(rank))
+    squares = node.op("mul", x, x)
+    total = node.op("reduce_window", squares, kind="add", window=window, padding=padding)
+    base = node.op("add", node.op("mul", total, alpha), bias)
+    return node.op("div", x, node.op("pow", base, beta))
 
 
 def softmax(node: Emitter, given: Value, axes: Sequence[int], logarithm: bool) -> Value:

@@ -9,7 +9,7 @@ from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Region, ScalarType, Value
 from ingot.hal.spec import dtype
 
-__all__ = ["count_before", "sort_by", "sort_with_places"]
+__all__ = ["count_before", "sort_by", "sort_with_places", "stands_before"]
 
 _I64 = dtype("i64")
 
@@ -29,16 +29,16 @@ def sort_by(c: Emitter, keys: Sequence[Value], axis: int, descending: bool) -> t
     pairs = [(given[at], given[at + 1]) for at in range(0, 2 * len(keys), 2)]
     if descending:
         pairs = [(b, a) for a, b in pairs]
-    before = _before(inner, *pairs[-1])
+    before = stands_before(inner, *pairs[-1])
     for a, b in reversed(pairs[:-1]):
-        before = inner.value("and", inner.value("not", _before(inner, b, a)), before)
-        before = inner.value("or", _before(inner, a, b), before)
+        before = inner.value("and", inner.value("not", stands_before(inner, b, a)), before)
+        before = inner.value("or", stands_before(inner, a, b), before)
     inner.yield_(before)
     return tuple(c.several("sort", *keys, places, axis=axis, regions=[Region([block])]))
 
 
-def _before(inner: Builder, a: Value, b: Value) -> Value:
-    """a < b, with NaN behind all other numbers."""
+def stands_before(inner: Builder, a: Value, b: Value) -> Value:
+    """a < b, with NaN behind all other numbers and equal to itself; of scalars, or tensors."""
     element = a.dtype
     if element.is_boolean:
         return inner.value("and", inner.value("not", a), b)

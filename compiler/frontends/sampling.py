@@ -20,7 +20,7 @@ from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
 from ingot.hal.spec import dtype
 
-__all__ = ["deform_conv", "filled", "grid_sample", "linear_weights", "read_pixels"]
+__all__ = ["affine_grid", "deform_conv", "filled", "grid_sample", "linear_weights", "read_pixels"]
 
 _I64 = dtype("i64")
 _KEYS = -0.75  # the parameter of cubic convolution
@@ -333,3 +333,23 @@ def _grouped_product(node: Emitter, columns: Value, w: Value, groups: int) -> Va
     )  # [groups, o / groups, b, h * w]
     moved = node.transpose(product, (2, 0, 1, 3))
     return node.reshape(moved, (batch, outputs, rows, width))
+
+
+def affine_grid(node: Emitter, theta: Value, spatial: Sequence[Dim], aligned: bool) -> Value:
+    """theta[b, n, n + 1] times the coordinates of an image: [b, spatial..., n]. They go from -1 to
+    1, which are the middles of the outermost pixels if `aligned`, else their edges."""
+    element, shape = type_of(theta).dtype, (dims.product(spatial), 1)
+    columns = []
+    for axis in reversed(range(len(spatial))):  # x first
+        places = node.op("iota", dtype=_I64, shape=tuple(spatial), axis=axis)
+        twice = node.op("add", *[node.convert(places, element)] * 2)
+        size = filled(node, spatial[axis], twice)
+        if aligned:
+            value = node.op("div", twice, node.op("max", node.op("sub", size, 1), 1))
+        else:
+            value = node.op("div", node.op("add", twice, 1), size)
+        columns.append(node.reshape(node.op("sub", value, 1), shape))
+    points = node.op("concatenate", *columns, node.full(1, element, shape), axis=1)
+    product = node.op("dot_general", theta, points, lhs_contract=(2,), rhs_contract=(1,))
+    moved = node.transpose(product, (0, 2, 1))
+    return node.reshape(moved, (shape_of(theta)[0], *spatial, len(spatial)))

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.frontends import division
+from ingot.compiler.frontends.binary_functions import log_of_sum, next_after
+from ingot.compiler.frontends.complex_numbers import Complex, absolute
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.program.dtypes import (
     complex_dtype,
@@ -330,33 +332,14 @@ def atan2(x1: Any, x2: Any, /) -> Tensor:
 @public
 def hypot(x1: Any, x2: Any, /) -> Tensor:
     """sqrt(x1^2 + x2^2), without overflow on the way."""
-    trace = current()
-    a, b = (trace.op("abs", each) for each in _floats(x1, x2))
-    low, high = trace.op("min", a, b), trace.op("max", a, b)
-    zero, one = trace.fill(0, like=a), trace.fill(1, like=a)
-    divisor = trace.op("select", trace.compare("eq", high, zero), one, high)
-    ratio = trace.op("div", low, divisor)
-    found = trace.op("sqrt", trace.op("add", one, trace.op("mul", ratio, ratio)))
-    infinite = trace.op("or", trace.op("is_inf", a), trace.op("is_inf", b))
-    whole = trace.fill(math.inf, like=a)
-    return given(trace.op("select", infinite, whole, trace.op("mul", high, found)))
+    first, second = _floats(x1, x2)
+    return given(absolute(Complex(current().builder), (first, second)))
 
 
 @public
 def logaddexp(x1: Any, x2: Any, /) -> Tensor:
     """log(exp(x1) + exp(x2)), without overflow on the way."""
-    trace = current()
-    a, b = _floats(x1, x2)
-    high = trace.op("max", a, b)
-    distance = trace.op("neg", trace.op("abs", trace.op("sub", a, b)))
-    found = trace.op("add", high, trace.op("log1p", trace.op("exp", distance)))
-    return given(trace.op("select", trace.compare("eq", a, b), _doubled(a), found))
-
-
-def _doubled(a: Value) -> Value:
-    """log(2 exp(a)), also where a is infinite."""
-    trace = current()
-    return trace.op("add", a, math.log(2))
+    return given(log_of_sum(current(), *_floats(x1, x2)))
 
 
 def _logarithm(x: Any, base: float) -> Tensor:
@@ -411,23 +394,7 @@ def copysign(x1: Any, x2: Any, /) -> Tensor:
 @public
 def nextafter(x1: Any, x2: Any, /) -> Tensor:
     """The float next to x1 in the direction of x2."""
-    trace = current()
-    a, b = _floats(x1, x2)
-    element = type_of(a).dtype
-    whole = dtype(f"i{element.bits}")
-    bits = trace.op("bitcast", a, dtype=whole)
-    zero = trace.fill(0, like=a)
-    is_zero = trace.compare("eq", a, zero)
-    # away from zero the bits grow; from zero the least float with the sign of x2 is next
-    grows = trace.compare("eq", trace.compare("lt", a, b), trace.compare("gt", a, zero))
-    one = trace.fill(1, like=bits)
-    moved = trace.op("add", bits, trace.op("select", grows, one, trace.op("neg", one)))
-    least = trace.op("bitcast", one, dtype=element)
-    least = trace.op("select", trace.compare("lt", b, zero), trace.op("neg", least), least)
-    found = trace.op("select", is_zero, least, trace.op("bitcast", moved, dtype=element))
-    unknown = trace.op("or", trace.op("is_nan", a), trace.op("is_nan", b))
-    found = trace.op("select", unknown, trace.op("add", a, b), found)
-    return given(trace.op("select", trace.compare("eq", a, b), b, found))
+    return given(next_after(current(), *_floats(x1, x2)))
 
 
 @public

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ml_dtypes import finfo  # onnx depends on it
 from onnx import TensorProto
 
+from ingot.compiler.frontends.division import floor_remainder
 from ingot.compiler.frontends.normalizing import narrow, widen
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, type_of, unsupported
 from ingot.compiler.frontends.onnx.numerals import write_numbers
@@ -157,16 +158,7 @@ def _whole_if_near(node: Node, x: Value) -> Value:
 def modulus(node: Node) -> Value:
     """The remainder with the sign of the dividend if fmod=1, else with that of the divisor."""
     a, b = node.broadcast(node.input(0), node.input(1))
-    remainder = node.op("rem", a, b)
-    if node.integer("fmod", 0):
-        return remainder
-    if type_of(a).dtype.kind == "u":
-        return remainder
-    zero = node.fill(0, like=a)
-    negative = node.compare("lt", remainder, zero)
-    differs = node.op("xor", negative, node.compare("lt", b, zero))
-    adjusts = node.op("and", differs, node.compare("ne", remainder, zero))
-    return node.op("select", adjusts, node.op("add", remainder, b), remainder)
+    return node.op("rem", a, b) if node.integer("fmod", 0) else floor_remainder(node, a, b)
 
 
 @lowering("BitShift")

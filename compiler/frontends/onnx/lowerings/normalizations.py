@@ -7,6 +7,7 @@ in f32 and rounded once, which is what `stash_type` = 1 asks for.
 from __future__ import annotations
 
 from ingot.compiler.frontends.normalizing import (
+    by_neighbours,
     by_statistics,
     center,
     inverse_deviation,
@@ -160,17 +161,10 @@ def local_response_normalization(node: Node) -> Value:
         rank < 2 or size < 1, f"size is {size} and the rank {rank}: expected 1 and 2 or more"
     )
     before = (size - 1) // 2
-    total = node.op(
-        "reduce_window",
-        node.op("mul", x, x),
-        kind="add",
-        window=(1, size, *(1 for _ in range(rank - 2))),
-        padding=((0, 0), (before, size - 1 - before), *((0, 0) for _ in range(rank - 2))),
-    )
-    scaled = node.op("mul", total, node.number("alpha", 1e-4) / size)
-    base = node.op("add", scaled, node.number("bias", 1.0))
-    power = node.op("pow", base, node.number("beta", 0.75))
-    return narrow(node, node.op("div", x, power), node.input(0))
+    alpha, beta = node.number("alpha", 1e-4) / size, node.number("beta", 0.75)
+    reach = (before, size - 1 - before)
+    result = by_neighbours(node, x, 1, reach, alpha, node.number("bias", 1.0), beta)
+    return narrow(node, result, node.input(0))
 
 
 @lowering("LpNormalization")

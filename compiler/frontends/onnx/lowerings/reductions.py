@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ingot.compiler.frontends.normalizing import log_sum_exp
 from ingot.compiler.frontends.onnx.choices import axes_of
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
@@ -116,19 +117,10 @@ def reduce_mean(node: Node) -> Value:
 
 @lowering("ReduceLogSumExp")
 def reduce_log_sum_exp(node: Node) -> Value:
-    """log(sum(exp(x))) around the greatest element, so that exp does not overflow."""
     x = widen(node, node.input(0))
-    if not type_of(x).dtype.is_float:
-        x = node.convert(x, "f64")
+    x = x if type_of(x).dtype.is_float else node.convert(x, "f64")
     axes = _axes(node, type_of(x).rank)
-    greatest = node.reduce(x, axes, "max")
-    finite = node.op("is_finite", greatest)
-    center = node.op("select", finite, greatest, 0)
-    shifted = node.op("sub", x, node.broadcast_back(center, shape_of(x), axes))
-    total = node.reduce(node.op("exp", shifted), axes, "add")
-    result = node.op("add", node.op("log", total), center)
-    if node.integer("keepdims", 1):
-        result = node.keep_axes(result, shape_of(x), axes)
+    result = log_sum_exp(node, x, axes, bool(node.integer("keepdims", 1)))
     return narrow(node, result, node.input(0))
 
 

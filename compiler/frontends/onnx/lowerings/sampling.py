@@ -7,8 +7,8 @@ from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
 from ingot.compiler.frontends.onnx.lowerings.windows import read_window
 from ingot.compiler.frontends.onnx.node import Node, UnsupportedNode, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import lowering
-from ingot.compiler.frontends.sampling import deform_conv, filled, grid_sample
-from ingot.compiler.ir import Value, dims
+from ingot.compiler.frontends.sampling import affine_grid, deform_conv, grid_sample
+from ingot.compiler.ir import Value
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -34,7 +34,7 @@ def sample(node: Node) -> Value:
 
 
 @lowering("AffineGrid", since=20)
-def affine_grid(node: Node) -> Value:
+def affine_grid_of_size(node: Node) -> Value:
     """theta[b, n, n + 1] times the coordinates of an image of `size`: [b, spatial..., n]."""
     theta = widen(node, node.input(0))
     size = node.define_dims(1, "size")
@@ -43,25 +43,7 @@ def affine_grid(node: Node) -> Value:
     unsupported(count not in (2, 3), f"its size has {len(size)} dims: use 4 or 5")
     theta = node.agree(theta, (size[0], count, count + 1))
     aligned = bool(node.integer("align_corners", 0))
-    element = type_of(theta).dtype
-    columns = []
-    for axis in reversed(range(count)):  # x first
-        steps = node.convert(node.op("iota", dtype=_I64, shape=tuple(spatial), axis=axis), element)
-        dim = filled(node, spatial[axis], steps)
-        one = node.fill(1, like=steps)
-        if aligned:
-            span = node.op("max", node.op("sub", dim, one), one)
-            value = node.op("div", node.op("add", steps, steps), span)
-        else:
-            value = node.op("div", node.op("add", node.op("add", steps, steps), one), dim)
-        columns.append(node.reshape(node.op("sub", value, one), (dims.product(spatial), 1)))
-    columns.append(node.full(1, element, (dims.product(spatial), 1)))
-    points = node.op("concatenate", *columns, axis=1)
-    product = node.op(
-        "dot_general", theta, points, lhs_contract=(2,), rhs_contract=(1,), dtype=element
-    )  # [b, n, points]
-    moved = node.transpose(product, (0, 2, 1))
-    result = node.reshape(moved, (shape_of(theta)[0], *spatial, count))
+    result = affine_grid(node, theta, spatial, aligned)
     return narrow(node, result, node.input(0))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of
 from ingot.compiler.frontends.onnx.registry import lowering
+from ingot.compiler.frontends.ordering import stands_before
 from ingot.compiler.graph.builder import Builder
 from ingot.compiler.ir import Block, Region, ScalarType, Value, dims
 from ingot.compiler.ir.dims import Dim
@@ -128,7 +129,7 @@ def _compare_rows(node: Node, rows: Value) -> tuple[Value, Value]:
 
     def first_column(a: Value, b: Value) -> tuple[Value, Value]:
         """Whether a < b in some column, and the first such column."""
-        below = _before(node, a, b)
+        below = stands_before(node.builder, a, b)
         number = node.convert(below, "i32")
         column = node.op("arg_max", number, axis=2, dtype=_I64)
         return node.reduce(below, [2], "or"), column
@@ -140,31 +141,17 @@ def _compare_rows(node: Node, rows: Value) -> tuple[Value, Value]:
     return is_less, node.op("not", node.op("or", less, greater))
 
 
-def _before(node: Node, a: Value, b: Value) -> Value:
-    """a < b, with NaN behind all other numbers and equal to itself."""
-    if type_of(a).dtype.is_boolean:
-        return node.op("and", node.op("not", a), b)
-    less = node.compare("lt", a, b)
-    if not type_of(a).dtype.is_float:
-        return less
-    only_b = node.op("and", node.op("is_nan", b), node.op("not", node.op("is_nan", a)))
-    return node.op("or", less, only_b)
-
-
 def _same(node: Node, a: Value, b: Value) -> Value:
-    return node.op("not", node.op("or", _before(node, a, b), _before(node, b, a)))
+    return node.op(
+        "not", node.op("or", stands_before(node.builder, a, b), stands_before(node.builder, b, a))
+    )
 
 
 def _sort(node: Node, values: Sequence[Value]) -> tuple[Value, ...]:
     """Rank-1 values sorted together by the first of them, ascending and stable."""
     block = Block([ScalarType(type_of(value).dtype) for value in values for _ in range(2)])
     inner = Builder(block)
-    a, b = block.arguments[:2]
-    less = inner.value("compare", a, b, direction="lt")
-    if type_of(values[0]).dtype.is_float:
-        not_a = inner.value("not", inner.value("is_nan", a))
-        less = inner.value("or", less, inner.value("and", not_a, inner.value("is_nan", b)))
-    inner.yield_(less)
+    inner.yield_(stands_before(inner, *block.arguments[:2]))
     return node.several("sort", *values, axis=0, regions=[Region([block])])
 
 

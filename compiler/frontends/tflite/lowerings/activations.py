@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ingot.compiler.frontends.activations import elu, gelu, hard_swish, leaky_relu, limited
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
+from ingot.compiler.frontends.normalizing import by_neighbours
 from ingot.compiler.frontends.normalizing import softmax as normalized_exponentials
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.ir import Value
@@ -67,16 +68,9 @@ def l2_normalization(c: Context, x: Value) -> Value:
 
 @lowering("LOCAL_RESPONSE_NORMALIZATION")
 def local_response_normalization(c: Context, x: Value) -> Value:
-    """x / (bias + alpha * the sum of squares of the neighbours in the last axis) ** beta."""
-    options, rank = c.options, type_of(x).rank
-    ones, reach = (1,) * (rank - 1), options.radius
-    total = c.op(
-        "reduce_window", c.op("mul", x, x), kind="add", window=(*ones, 2 * reach + 1),
-        strides=(1,) * rank, padding=(*[(0, 0)] * (rank - 1), (reach, reach)),
-        base_dilation=(1,) * rank, window_dilation=(1,) * rank,
-    )  # fmt: skip
-    total = c.op("add", c.op("mul", total, options.alpha), options.bias)
-    return c.op("mul", x, c.op("pow", total, -options.beta))
+    options, last = c.options, type_of(x).rank - 1
+    reach = (options.radius, options.radius)
+    return by_neighbours(c, x, last, reach, options.alpha, options.bias, options.beta)
 
 
 @lowering("FAKE_QUANT")

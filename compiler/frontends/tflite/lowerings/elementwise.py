@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.division import floor_divide, floor_remainder
 from ingot.compiler.frontends.emitter import shape_of, type_of
 from ingot.compiler.frontends.tflite.lowering import Context, lowering
 from ingot.compiler.frontends.tflite.quantized import dequantize
@@ -107,23 +108,12 @@ def floor_div(c: Context, a: Value, b: Value) -> Value:
     a, b = c.broadcast(a, b)
     if type_of(a).dtype.is_float:
         return c.op("floor", c.op("div", a, b))
-    quotient = c.op("div", a, b)
-    return c.op("sub", quotient, c.convert(_is_below(c, a, b), type_of(a).dtype))
+    return floor_divide(c, a, b)
 
 
 @lowering("FLOOR_MOD")
 def floor_mod(c: Context, a: Value, b: Value) -> Value:
-    a, b = c.broadcast(a, b)
-    rest = c.op("rem", a, b)
-    return c.op("select", _is_below(c, a, b), c.op("add", rest, b), rest)
-
-
-def _is_below(c: Context, a: Value, b: Value) -> Value:
-    """Where a quotient that is rounded toward zero lies above the floor."""
-    rest = c.op("rem", a, b)
-    zero = c.fill(0, like=rest)
-    signs = c.op("xor", c.compare("lt", rest, zero), c.compare("lt", b, zero))
-    return c.op("and", c.compare("ne", rest, zero), signs)
+    return floor_remainder(c, *c.broadcast(a, b))
 
 
 @lowering("RIGHT_SHIFT")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ingot.compiler.frontends import division
+from ingot.compiler.frontends.binary_functions import next_after
 from ingot.compiler.frontends.complex_numbers import Complex, absolute
 from ingot.compiler.frontends.emitter import UnsupportedNode, type_of
 from ingot.compiler.frontends.matrices import Array, Scope
@@ -344,21 +345,8 @@ def has_sign(c: Context, x: Value) -> Value:
 
 
 @lowering("aten.nextafter.default")
-def next_after(c: Context, a: Value, b: Value) -> Value:
-    """The number next to a on the way to b: the bits of a as an integer, one more or less."""
-    a, b = together(c, c.dtype, a, b)
-    whole = dtype(f"i{c.dtype.bits}")
-    bits = c.op("bitcast", a, dtype=whole)
-    one, zero = c.fill(1, like=bits), c.fill(0, like=a)
-    grows = c.compare("eq", c.compare("gt", b, a), c.compare("gt", a, zero))
-    moved = c.op("add", bits, c.op("select", grows, one, c.op("neg", one)))
-    least = c.op("bitcast", one, dtype=c.dtype)
-    from_zero = c.op("select", c.compare("gt", b, zero), least, c.op("neg", least))
-    found = c.op("bitcast", moved, dtype=c.dtype)
-    found = c.op("select", c.compare("eq", a, zero), from_zero, found)
-    found = c.op("select", c.compare("eq", a, b), b, found)
-    is_none = c.op("or", c.op("is_nan", a), c.op("is_nan", b))
-    return c.op("select", is_none, c.op("add", a, b), found)
+def neighbour(c: Context, a: Value, b: Value) -> Value:
+    return next_after(c, *together(c, c.dtype, a, b))
 
 
 @lowering("aten.frexp.Tensor")

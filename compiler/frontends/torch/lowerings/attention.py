@@ -7,10 +7,10 @@ from typing import Any
 
 from ingot.compiler.frontends.activations import gelu
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.normalizing import narrow, softmax, widen
+from ingot.compiler.frontends.normalizing import log_sum_exp, narrow, softmax, widen
 from ingot.compiler.frontends.torch.lowering import TRAINING, Context, lowering
 from ingot.compiler.frontends.torch.lowerings.contractions import linear, matmul
-from ingot.compiler.frontends.torch.lowerings.normalizations import layer_norm, log_sum_exp
+from ingot.compiler.frontends.torch.lowerings.normalizations import layer_norm
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import dtype
 
@@ -68,7 +68,7 @@ def flash_attention(
         k, v = _repeated(c, k, q), _repeated(c, v, q)
     found = attention(c, q, k, v, attn_mask, dropout_p, is_causal, scale=scale)
     scores = _scores(c, widen(c, q), widen(c, k), attn_mask, is_causal, scale)
-    sums = log_sum_exp(c.declaring(type_of(scores)), scores, [type_of(scores).rank - 1])
+    sums = log_sum_exp(c, scores, [type_of(scores).rank - 1], keep=False)
     empty = c.compare("eq", sums, -math.inf)
     return [found, c.op("select", empty, 0, sums)]
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ingot.compiler.frontends.binary_functions import log_of_sum
 from ingot.compiler.frontends.emitter import shape_of, type_of
 from ingot.compiler.frontends.indexed import rolled, scatter_elements
 from ingot.compiler.frontends.normalizing import widen
@@ -16,7 +17,6 @@ from ingot.compiler.frontends.torch.lowering import lowering as own_lowering
 from ingot.compiler.frontends.torch.lowerings.arithmetic import computed, promoted, together
 from ingot.compiler.frontends.torch.lowerings.contractions import matmul
 from ingot.compiler.frontends.torch.lowerings.indexing import diagonal, nonzero
-from ingot.compiler.frontends.torch.lowerings.reductions import log_of_sum
 from ingot.compiler.frontends.torch.lowerings.shapes import concatenate, flip, split, transpose
 from ingot.compiler.ir import TensorType, Value, dims
 from ingot.compiler.ir.dims import Dim

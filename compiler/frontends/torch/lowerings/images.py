@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ingot.compiler.frontends.emitter import shape_of, type_of
+from ingot.compiler.frontends.indexed import blocks_along
 from ingot.compiler.frontends.normalizing import narrow, widen
 from ingot.compiler.frontends.regions import (
     image_and_edges,
@@ -17,14 +18,13 @@ from ingot.compiler.frontends.regions import (
     mean_roi,
     roi_align,
 )
-from ingot.compiler.frontends.sampling import deform_conv, grid_sample
+from ingot.compiler.frontends.sampling import affine_grid, deform_conv, grid_sample
 from ingot.compiler.frontends.sum_blocks import lay_blocks
 from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.frontends.torch.lowerings.sizes import as_dim
 from ingot.compiler.frontends.torch.lowerings.sorting import sort
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim
-from ingot.hal.spec import dtype
 
 __all__: list[str] = []
 
@@ -54,23 +54,11 @@ def image_to_column(
     ends = [*[0] * first, *padding]
     columns = c.padded(x, ends, ends)
     for place in reversed(range(count)):
-        columns = _blocks(c, columns, first + place, block[place], dilation[place], stride[place])
+        columns = blocks_along(
+            c, columns, first + place, block[place], stride[place], dilation[place]
+        )
     order = [*range(first), *range(first + 1, rank + count, 2), *range(first, rank + count, 2)]
     return c.reshape(c.transpose(columns, order), c.shape)
-
-
-def _blocks(c: Context, x: Value, axis: int, taps: int, apart: int, step: int) -> Value:
-    """An axis as one of blocks and one of their elements."""
-    shape = shape_of(x)
-    count = dims.floordiv(shape[axis] - (taps - 1) * apart - 1, step) + 1
-    parts = (*shape[:axis], count, taps, *shape[axis + 1 :])
-    if taps == step and apart == 1:
-        return c.reshape(c.sliced(x, axis, 0, count * taps), parts)
-    starts, inner = (
-        c.op("iota", dtype=dtype("i64"), shape=(count, taps), axis=each) for each in (0, 1)
-    )
-    scaled = (c.op("mul", each, by) for each, by in ((starts, step), (inner, apart)))
-    return c.op("take", x, c.op("add", *scaled), axis=axis, mode="check")
 
 
 @lowering("aten.col2im.default")
@@ -178,24 +166,5 @@ def suppress(c: Context, boxes: Value, scores: Value, threshold: float) -> Value
 
 
 @lowering("aten.affine_grid_generator.default")
-def affine_grid(c: Context, theta: Value, size: Sequence[Dim], aligned: Any) -> Value:
-    """theta[b, n, n + 1] times the coordinates of an image of `size`: [b, spatial..., n]."""
-    spatial, wide = list(size[2:]), widen(c, theta)
-    element, count = type_of(wide).dtype, len(size) - 2
-    shape = (dims.product(spatial), 1)
-    columns = []
-    for axis in reversed(range(count)):  # x first
-        places = c.op("iota", dtype=dtype("i64"), shape=tuple(spatial), axis=axis)
-        steps = c.convert(places, element)
-        length, one = c.filled(spatial[axis], element, spatial), c.fill(1, like=steps)
-        twice = c.op("add", steps, steps)
-        if aligned:
-            value = c.op("div", twice, c.op("max", c.op("sub", length, one), one))
-        else:
-            value = c.op("div", c.op("add", twice, one), length)
-        columns.append(c.reshape(c.op("sub", value, one), shape))
-    points = c.op("concatenate", *columns, c.full(1, element, shape), axis=1)
-    contract: dict[str, Any] = {"lhs_contract": (1,), "rhs_contract": (2,), "dtype": element}
-    product = c.op("dot_general", points, wide, **contract)  # [points, b, n]
-    moved = c.transpose(product, (1, 0, 2))
-    return narrow(c, c.reshape(moved, (shape_of(theta)[0], *spatial, count)), theta)
+def affine_grid_of_size(c: Context, theta: Value, size: Sequence[Dim], aligned: Any) -> Value:
+    return narrow(c, affine_grid(c, widen(c, theta), size[2:], aligned), theta)

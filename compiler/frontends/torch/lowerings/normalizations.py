@@ -9,10 +9,12 @@ from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import (
     by_statistics,
     inverse_deviation,
+    log_sum_exp,
     narrow,
     normalized,
     scale_and_shift,
     softmax,
+    vector_norm,
     widen,
 )
 from ingot.compiler.frontends.torch.lowering import TRAINING, Context, lowering
@@ -58,15 +60,9 @@ def log_softmax_of_same_dtype(c: Context, x: Value, dim: int, _: Any = None) -> 
 
 
 @lowering("aten.logsumexp.default")
-def log_sum_exp(c: Context, x: Value, dim: Any, keepdim: bool = False) -> Value:
+def log_of_exponentials(c: Context, x: Value, dim: Any, keepdim: bool = False) -> Value:
     wide = widen(c, c.convert(x, c.dtype))
-    axes = c.axes(dim, x)
-    greatest = c.reduce(wide, axes, "max")
-    middle = c.op("select", c.op("is_finite", greatest), greatest, 0)
-    shifted = c.op("sub", wide, c.broadcast_back(middle, shape_of(x), axes))
-    total = c.reduce(c.op("exp", shifted), axes, "add")
-    result = c.op("add", c.op("log", total), middle)
-    return c.keep_axes(result, shape_of(x), axes) if keepdim else result
+    return log_sum_exp(c, wide, c.axes(dim, x), keepdim)
 
 
 @lowering("aten.layer_norm.default")
@@ -218,23 +214,11 @@ def _by_statistics(
 
 @lowering("aten.linalg_vector_norm.default", "aten.norm.ScalarOpt_dim", "aten.norm.Scalar",
           "aten.norm.ScalarOpt_dim_dtype")  # fmt: skip
-def vector_norm(
+def norm_of_vectors(
     c: Context, x: Value, ord: float | None = 2, dim: Any = None, keepdim: bool = False, **__: Any
 ) -> Value:
-    wide = c.op("abs", widen(c, c.convert(x, c.dtype)))
-    axes = c.axes(dim, x)
-    power = 2 if ord is None else ord
-    if power in (float("inf"), float("-inf")):
-        return c.reduce(wide, axes, "max" if power > 0 else "min", keepdim)
-    if power == 0:
-        counted = c.compare("ne", wide, 0)
-        return c.reduce(c.convert(counted, type_of(wide).dtype), axes, "add", keepdim)
-    if power == 2:
-        return c.op("sqrt", c.reduce(c.op("mul", wide, wide), axes, "add", keepdim))
-    if power == 1:
-        return c.reduce(wide, axes, "add", keepdim)
-    total = c.reduce(c.op("pow", wide, power), axes, "add", keepdim)
-    return c.op("pow", total, 1 / power)
+    wide, power = widen(c, c.convert(x, c.dtype)), 2 if ord is None else ord
+    return vector_norm(c, wide, c.axes(dim, x), power, keepdim)
 
 
 @lowering("aten._weight_norm.default")

@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ingot.compiler.frontends.binary_functions import log_of_sum
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.normalizing import center, mean, narrow, widen
 from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.hal.spec import DType, dtype
 
-__all__ = ["log_of_sum"]
+__all__: list[str] = []
 
 _I64 = dtype("i64")
 
@@ -192,14 +193,6 @@ def log_of_cumulative_sum(c: Context, x: Value, dim: int) -> Value:
         found = log_of_sum(c, found, before)
         shift *= 2
     return narrow(c, found, x)
-
-
-def log_of_sum(c: Context, a: Value, b: Value) -> Value:
-    """log(exp(a) + exp(b))."""
-    greatest = c.op("max", a, b)
-    less = c.op("neg", c.op("abs", c.op("sub", a, b)))
-    found = c.op("add", greatest, c.op("log1p", c.op("exp", less)))
-    return c.op("select", c.op("is_inf", greatest), greatest, found)
 
 
 def _cumulative(c: Context, x: Value, dim: int, kind: str) -> Value:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.indexed import scatter_elements, scatter_rows
-from ingot.compiler.frontends.normalizing import narrow, widen
+from ingot.compiler.frontends.normalizing import narrow, vector_norm, widen
 from ingot.compiler.frontends.torch.lowering import Context, lowering
 from ingot.compiler.frontends.torch.memory import strided_places
 from ingot.compiler.ir import Value, dims
@@ -144,19 +144,7 @@ def offset(c: Context, x: Value) -> Dim:
 
 def _distances(c: Context, difference: Value, p: float) -> Value:
     """The p-norm over the last axis."""
-    axis = [type_of(difference).rank - 1]
-    size = c.op("abs", difference)
-    if p == 0:
-        differs = c.compare("ne", size, 0)
-        return c.reduce(c.convert(differs, type_of(size).dtype), axis, "add")
-    if p == 1:
-        return c.reduce(size, axis, "add")
-    if math.isinf(p):
-        return c.reduce(size, axis, "max" if p > 0 else "min")
-    if p == 2:
-        return c.op("sqrt", c.reduce(c.op("mul", size, size), axis, "add"))
-    total = c.reduce(c.op("pow", size, p), axis, "add")
-    return c.op("pow", total, 1 / p)
+    return vector_norm(c, difference, [type_of(difference).rank - 1], p, keep=False)
 
 
 @lowering("aten.embedding_renorm.default")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
-from ingot.compiler.frontends.indexed import rolled, slice_range
+from ingot.compiler.frontends.indexed import blocks_along, rolled, slice_range
 from ingot.compiler.frontends.torch.lowering import TRAINING, Context, Scalar, lowering
 from ingot.compiler.ir import Value, dims
 from ingot.compiler.ir.dims import Dim, Expr
@@ -310,12 +310,6 @@ def unfold(c: Context, x: Value, axis: int, size: int, step: int) -> Value:
     """Windows of an axis; their elements are a new axis behind all others."""
     if not type_of(x).rank:
         return c.sliced(c.reshape(x, (1,)), 0, 0, size)
-    axis = c.axis(axis, x)
-    count = c.shape[axis]
-    starts = c.op("iota", dtype=c.size(0).dtype, shape=(count, size), axis=0)
-    inner = c.op("iota", dtype=c.size(0).dtype, shape=(count, size), axis=1)
-    places = c.op("add", c.op("mul", starts, step), inner)
-    taken = c.op("take", x, places, axis=axis, mode="check")
-    rank = type_of(x).rank
+    axis, rank = c.axis(axis, x), type_of(x).rank
     order = [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1]
-    return c.transpose(taken, order)
+    return c.transpose(blocks_along(c, x, axis, size, step), order)

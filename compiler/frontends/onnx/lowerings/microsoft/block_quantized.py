@@ -6,6 +6,7 @@ them packed, and a look-up takes its rows out of the bytes.
 
 from __future__ import annotations
 
+from ingot.compiler.frontends.indexed import from_front
 from ingot.compiler.frontends.onnx.lowerings.contractions import matmul
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow
 from ingot.compiler.frontends.onnx.lowerings.microsoft.activations import add
@@ -227,12 +228,8 @@ def gather_block_quantized(node: Node) -> Value:
 
 def _index_of(node: Node, indices: Value, count: Dim) -> tuple[Value, Value]:
     """The index counted from the front, and whether there is such an element."""
-    zero = node.fill(0, like=indices)
-    length = node.broadcast_to(node.size(count, type_of(indices).dtype), shape_of(indices))
-    from_front = node.op("add", indices, length)
-    number = node.op("select", node.compare("lt", indices, zero), from_front, indices)
-    inside = node.op("and", node.compare("ge", number, zero), node.compare("lt", number, length))
-    return number, inside
+    size = node.size(count, type_of(indices).dtype)
+    return from_front(node, indices, node.broadcast_to(size, shape_of(indices)))
 
 
 def _cut(node: Node, x: Value, like: tuple[Dim, ...], axis: int) -> Value:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import math
 
 from ingot.compiler.frontends.activations import swish
+from ingot.compiler.frontends.indexed import blocks_along
 from ingot.compiler.frontends.onnx.node import Node, shape_of, type_of, unsupported
 from ingot.compiler.frontends.onnx.registry import MICROSOFT, lower_as, lowering
 from ingot.compiler.ir import Value
-from ingot.compiler.ir.dims import floordiv, product
+from ingot.compiler.ir.dims import product
 from ingot.hal.spec import dtype
 
 __all__: list[str] = []
@@ -42,11 +43,7 @@ def unfold(node: Node) -> Value:
     x = node.input(0)
     rank = type_of(x).rank
     axis, size = node.axis(-1, rank, "dim"), node.integer("size", 1)
-    step = node.integer("step", 1)
-    shape = (floordiv(shape_of(x)[axis] - size, step) + 1, size)
-    places = [node.op("iota", dtype=dtype("i64"), shape=shape, axis=each) for each in (0, 1)]
-    starts = node.op("mul", places[0], step)
-    runs = node.op("take", x, node.op("add", starts, places[1]), axis=axis, mode="clamp")
+    runs = blocks_along(node, x, axis, size, node.integer("step", 1))
     order = [place for place in range(rank + 1) if place != axis + 1]
     return node.transpose(runs, (*order, axis + 1))
 

@@ -73,6 +73,20 @@ def test_attention_of_a_projection_with_masks_of_every_form() -> None:
         pair.check(1e-5, x=x, bias=bias, **given)
 
 
+def test_masks_whose_dims_have_names_of_their_own_are_spread() -> None:
+    arrays = {"w": drawn(8, 24, seed=1), "b": drawn(24, seed=2)}
+    inputs = [
+        make_value("x", ["n", 3, 8]), make_value("m", ["masks", 3, 3], TensorProto.INT32),
+        make_value("bias", ["biases", "heads", 3, 3]),
+    ]  # fmt: skip
+    node = node_of("Attention", ["x", "w", "b", "m", "", "bias"], ["y"], num_heads=2)
+    model = of_nodes([node], inputs, arrays)
+    mask = np.tril(np.ones((2, 3, 3), np.int32))
+    for shape in ((1, 1), (2, 1), (1, 2), (2, 2)):
+        bias = drawn(*shape, 3, 3, seed=4)
+        model.check(2e-5, x=drawn(2, 3, 8), m=mask, bias=bias)
+
+
 def test_attention_with_a_cache_as_one_tensor() -> None:
     nodes = [
         node_of(

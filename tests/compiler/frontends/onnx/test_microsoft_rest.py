@@ -115,16 +115,17 @@ def test_boxes_of_images(mode: str) -> None:
             "CropAndResize", ["x", "boxes", "images", name], [f"y_{name}"], mode=mode,
             extrapolation_value=-7.0,
         )
-        for name in ("size", "single")
+        for name in ("size", "single", "given")
     ]  # fmt: skip
     arrays = {"size": np.array([4, 3], np.int32), "single": np.array([1, 5], np.int32)}
     inputs = [
         make_value("x", ["n", 3, "h", "w"]), make_value("boxes", ["m", 4]),
-        make_value("images", ["m"], TensorProto.INT32),
+        make_value("images", ["m"], TensorProto.INT32), make_value("given", [2], TensorProto.INT32),
     ]  # fmt: skip
     boxes = np.random.default_rng(0).uniform(-0.1, 1.1, (5, 4)).astype(np.float32)
     images = np.array([0, 1, 1, 0, 1], np.int32)
-    of_nodes(nodes, inputs, arrays).check(1e-5, x=drawn(2, 3, 6, 7), boxes=boxes, images=images)
+    given = {"x": drawn(2, 3, 6, 7), "boxes": boxes, "images": images}
+    of_nodes(nodes, inputs, arrays).check(1e-5, **given, given=np.array([3, 1], np.int32))
 
 
 def test_three_positions_per_token() -> None:

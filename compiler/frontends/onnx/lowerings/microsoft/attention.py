@@ -125,8 +125,9 @@ def attend(
         scores = node.op("mul", node.op("tanh", node.op("div", scores, cap)), cap)
     if mask is not None:
         mask = node.convert(mask, type_of(scores).dtype)
-        if share > 1:
-            mask = node.reshape(node.broadcast_to(_in_rank_4(node, mask), whole), grouped)
+        mask = _in_rank_4(node, mask)
+        if share > 1 or any(a not in (1, b) for a, b in zip(shape_of(mask), whole, strict=True)):
+            mask = node.reshape(node.broadcast_to(mask, whole), grouped)
         scores = add(node, scores, mask)
     weights = _weights(node, scores, softmax, (batch, groups, share, length, keys))
     result = node.reshape(_dot(node, weights, v, 2), (batch, heads, length, shape_of(v)[-1]))

@@ -41,19 +41,21 @@ def crop_and_resize(node: Node) -> Value:
 
 
 def _places(node: Node, boxes: Value, side: int, length: Dim, count: Dim) -> Value:
-    """Where along an axis of the image the points of each box are, f32[n, count]."""
+    """Where along an axis of the image the points of each box are, f32[n, count]; a single one is
+    in the middle."""
     shape = (shape_of(boxes)[0], count)
     low, high = (
         node.broadcast_to(node.sliced(boxes, 1, at, at + 1), shape) for at in (side, side + 2)
     )
     last = node.broadcast_to(node.size(length - 1, "f32"), shape)
-    if count == 1:
-        middle = node.op("mul", node.op("add", low, high), 0.5)
-        return node.op("mul", middle, last)
-    step = node.op("mul", node.op("sub", high, low), last)
-    step = node.op("div", step, node.broadcast_to(node.size(count - 1, "f32"), shape))
+    steps = node.size(count - 1, "f32")
+    is_single = node.broadcast_to(node.compare("eq", steps, 0), shape)
+    steps = node.broadcast_to(node.op("max", steps, 1), shape)
+    middle = node.op("mul", node.op("mul", node.op("add", low, high), 0.5), last)
+    first = node.op("select", is_single, middle, node.op("mul", low, last))
+    step = node.op("div", node.op("mul", node.op("sub", high, low), last), steps)
     number = node.convert(node.op("iota", dtype=dtype("i32"), shape=shape, axis=1), "f32")
-    return node.op("add", node.op("mul", low, last), node.op("mul", number, step))
+    return node.op("add", first, node.op("mul", number, step))
 
 
 def _is_inside(node: Node, places: Value, length: Dim) -> Value:

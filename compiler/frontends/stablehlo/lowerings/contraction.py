@@ -117,6 +117,8 @@ def _operands(context: Context, op: SourceOp) -> tuple[Value, Value, DType]:
         whole = dtype("i32")
         a, b = (context.builder.value("convert", each, dtype=whole) for each in (a, b))
         return a, b, whole
+    if tensor_type(a).dtype.is_boolean and tensor_type(b).dtype.is_boolean:
+        a, b = (context.builder.value("convert", each, dtype=wanted) for each in (a, b))
     one, other = tensor_type(a).dtype, tensor_type(b).dtype
     if one is not other and not (one.is_integer and other.is_integer):
         wider = one if one.bits > other.bits else other if other.bits > one.bits else wanted

@@ -131,6 +131,7 @@ def logit(c: Context, x: Value, eps: Scalar | None = None) -> Value:
     if isinstance(eps, Value):
         raise UnsupportedNode("its eps depends on data, which is not supported")
     if eps is not None:
-        x = limited(c, x, float(eps), 1 - float(eps))  # type: ignore[arg-type]
+        least = float(eps)  # type: ignore[arg-type]
+        x = c.op("select", c.compare("lt", x, least), least, c.op("min", x, 1 - least))
     rest = c.op("sub", 1, x)
     return c.op("log", c.op("div", x, rest))

@@ -244,19 +244,67 @@ def histogram(
     bin has both of its own."""
     x = c.flat(x)
     edges = bins if isinstance(bins, Value) else _even_edges(c, x, bins, range)
-    count, size = shape_of(x)[0], shape_of(edges)[0]
-    place = count_before(c, edges, x, partial(c.compare, "le"))
-    last = c.compare("eq", x, c.broadcast_to(c.sliced(edges, 0, size - 1, size), (count,)))
-    place = c.op("sub", place, c.convert(last, _I64))  # 0: below all edges, `size`: above
-    added = c.fill(1, like=x) if weight is None else c.convert(c.flat(weight), type_of(x).dtype)
-    sums = c.full(0, type_of(x).dtype, (size + 1,))
-    sums = scatter_elements(c, sums, 0, place, added, "add")
-    found = c.sliced(sums, 0, 1, size)
-    if density:
-        widths = c.op("sub", c.sliced(edges, 0, 1, size), c.sliced(edges, 0, 0, size - 1))
-        whole = c.broadcast_to(c.reduce(found, [0], "add"), shape_of(found))
-        found = c.op("div", found, c.op("mul", widths, whole))
-    return [found, edges]
+    return [_counted(c, [x], [edges], weight, density), edges]
+
+
+@lowering("aten._histogramdd_bin_edges.default")
+def edges_by_axis(
+    c: Context, x: Value, bins: Sequence[Dim], *, range: Sequence[float] | None = None, **_: Any
+) -> list[Value]:
+    ends: Any = [None] * len(bins)
+    if range is not None:
+        ends = zip(range[::2], range[1::2], strict=True)
+    columns = _columns(c, x, len(bins))
+    return [_even_edges(c, *each) for each in zip(columns, bins, ends, strict=True)]
+
+
+@lowering("aten._histogramdd_from_bin_cts.default", "aten._histogramdd_from_bin_tensors.default")
+def histogram_of_points(
+    c: Context, x: Value, bins: Sequence[Any], *, range: Sequence[float] | None = None,
+    weight: Value | None = None, density: bool = False,
+) -> Value:  # fmt: skip
+    """`histogram` of points [..., axes] between edges of each axis: [bins, ...]."""
+    are_edges = all(isinstance(each, Value) for each in bins)
+    edges = bins if are_edges else edges_by_axis(c, x, bins, range=range)
+    return _counted(c, _columns(c, x, len(bins)), edges, weight, density)
+
+
+def _columns(c: Context, x: Value, count: int) -> list[Value]:
+    """The coordinates of points [..., count], of each axis in one line."""
+    last = type_of(x).rank - 1
+    return [c.flat(c.sliced(x, last, at, at + 1)) for at in range(count)]
+
+
+def _counted(
+    c: Context, columns: Sequence[Value], edges: Sequence[Value], weight: Value | None,
+    density: bool,
+) -> Value:  # fmt: skip
+    """How many points, or what weights of them, lie in each bin; `density`: of each unit of the
+    bin's size, and the whole is 1."""
+    element, (count,) = type_of(columns[0]).dtype, shape_of(columns[0])
+    sizes = [shape_of(each)[0] for each in edges]
+    grid = [size + 1 for size in sizes]  # the first is below all edges, the last above
+    place = c.filled(0, _I64, (count,))
+    for x, line, size in zip(columns, edges, sizes, strict=True):
+        at = count_before(c, line, x, partial(c.compare, "le"))
+        end = c.broadcast_to(c.sliced(line, 0, size - 1, size), (count,))
+        at = c.op("sub", at, c.convert(c.compare("eq", x, end), _I64))
+        row = c.broadcast_to(c.size(size + 1, _I64), (count,))
+        place = c.op("add", c.op("mul", place, row), at)
+    added = c.filled(1, element, (count,)) if weight is None else c.convert(c.flat(weight), element)
+    sums = c.full(0, element, (dims.product(grid),))
+    found = c.reshape(scatter_elements(c, sums, 0, place, added, "add"), grid)
+    for axis, size in enumerate(sizes):
+        found = c.sliced(found, axis, 1, size)
+    if not density:
+        return found
+    axes = list(range(len(sizes)))
+    volume = c.broadcast_to(c.reduce(found, axes, "add"), shape_of(found))
+    for axis, (line, size) in enumerate(zip(edges, sizes, strict=True)):
+        width = c.op("sub", c.sliced(line, 0, 1, size), c.sliced(line, 0, 0, size - 1))
+        wide = c.op("broadcast", width, shape=shape_of(found), dimensions=(axis,))
+        volume = c.op("mul", volume, wide)
+    return c.op("div", found, volume)
 
 
 def _even_edges(c: Context, x: Value, bins: Dim, ends: Sequence[float] | None) -> Value:

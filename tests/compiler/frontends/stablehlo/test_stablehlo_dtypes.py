@@ -79,7 +79,8 @@ def test_every_dtype_gives_what_jax_gives(name: str) -> None:
     def model(x: Any, y: Any) -> list[Any]:
         results = moved(x, y)
         if name == "bool":
-            return [*results, lax.dot_general(x, y, (((1,), (1,)), ((), ())))]
+            return [*results, *(lax.dot_general(x, y, (((1,), (1,)), ((), ())),
+                    preferred_element_type=each) for each in (None, "float32"))]  # fmt: skip
         if name not in NARROW:
             results += computed(x, y) + (bits if name in INTEGERS else functions)(x, y)
         return results

@@ -132,6 +132,11 @@ COUNTING: dict[str, tuple[Any, ...]] = {
             torch.histogram(x, edges, density=True),
             torch.histogram(x[:0], 2),
             torch.histogram(x[0], 3),
+            torch.histogramdd(x.reshape(5, 5, 2), [3, 4]),
+            torch.histogramdd(
+                x.reshape(25, 2), [3, 2], [-1.0, 1.0, 0.0, 0.5], w[:25], density=True
+            ),
+            torch.histogramdd(x[:48].reshape(16, 3), [edges, edges[:3], edges]),
         ),
         drawn(50),
         drawn(50).abs(),
@@ -428,7 +433,7 @@ COMPOSED: dict[str, Callable[..., Any]] = {
                        onesided=False, return_complex=True))],
     ),
     "rest": lambda x, e, i: (
-        (i > 0).logit(), i.logit(0.1),
+        (i > 0).logit(), i.logit(0.1), i.logit(0.75),
         S.ndtr(x), S.xlog1py(x, x.abs()), S.xlog1py(x, 2.0), S.xlog1py(e, e.flip(0)), S.ndtr(e),
         e.nanmean(), torch.stack((e, e * 2)).nanmean(1), torch.nanmean(x, 0, True), x.msort(),
         torch.diagflat(x), torch.diagflat(x[0], 1),

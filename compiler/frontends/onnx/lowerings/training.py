@@ -109,3 +109,8 @@ def momentum(node: Node) -> tuple[Value, ...]:
         return node.op("sub", x, moved), velocity
 
     return _steps(node, 3, step)
+
+
+@lowering("Gradient", domain=_DOMAIN)
+def gradient(node: Node) -> Value:
+    raise UnsupportedNode("it computes gradients: export what the model does in inference")

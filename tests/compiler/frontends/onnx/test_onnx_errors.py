@@ -114,6 +114,14 @@ def test_a_body_that_onnx_has_only_for_known_dims_is_refused_for_others() -> Non
         import_onnx(model)
 
 
+def test_gradients_are_refused_as_such() -> None:
+    domain = "ai.onnx.preview.training"
+    nodes = [Node("Relu", ["x"], ["y"]), Node("Gradient", ["x"], ["d"], domain=domain, xs=["x"])]
+    model = build_model(nodes, [X], ["d"], domains=[domain])
+    with pytest.raises(CompileError, match="it computes gradients: export what the model does in"):
+        import_onnx(model)
+
+
 def test_the_domain_of_onnxruntime_may_be_left_out() -> None:
     """As nncf and neural-compressor do; it has one version."""
     model = build_model([Node("QuickGelu", ["x"], ["y"], domain="com.microsoft")], [X], ["y"])

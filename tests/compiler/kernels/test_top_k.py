@@ -23,8 +23,8 @@ def top(k, axis=1, largest=True, index="i64"):
     [("f32", True), ("f32", False), ("f16", False), ("i8", True), ("u64", False), ("i1", True)],
 )
 def test_a_few_of_every_dtype_along_both_axes(target, name: str, largest: bool) -> None:
-    for types, axis in ((f"{name}[b,50]", 1), (f"{name}[50,b]", 0)):
-        function = entry([types], top(5, axis, largest, "i32"), {"b": (0, None)})
+    for types, axis, k in ((f"{name}[b,50]", 1, 20), (f"{name}[50,b]", 0, 5)):
+        function = entry([types], top(k, axis, largest, "i32"), {"b": (0, None)})
         for size in (0, 3, 33):
             target.check(function, b=size, one=target is OPENCL or name != "f32")
 
@@ -33,7 +33,17 @@ def test_a_few_of_every_dtype_along_both_axes(target, name: str, largest: bool) 
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize(
     ("k", "length"),
-    [(0, 200), (1, 200), (7, 200), (100, 200), (129, 200), (200, 200), (7, 5000), (70, 5000)],
+    [
+        (0, 200),
+        (1, 200),
+        (7, 200),
+        (100, 200),
+        (129, 200),
+        (200, 200),
+        (16, 5000),
+        (7, 5000),
+        (70, 5000),
+    ],
 )
 def test_ties_keep_their_order_and_nan_is_the_greatest(target, k, length, largest) -> None:
     random = np.random.default_rng(k)
@@ -47,6 +57,13 @@ def test_ties_keep_their_order_and_nan_is_the_greatest(target, k, length, larges
 def test_many_are_sorted_and_few_are_inserted() -> None:
     known = {"b": (129, None)}
     assert CPU.lower(entry(["f32[2,b]"], top(128), known)).schedule.by == "insertion"
+    for text, k, by in (
+        ("f32[2,5000]", 16, "insertion"),
+        ("f32[2,5000]", 100, "threshold"),  # of which many would be inserted
+        ("f32[2,50000]", 100, "insertion"),
+        ("f64[2,5000]", 100, "insertion"),  # no keys
+    ):
+        assert CPU.lower(entry([text], top(k))).schedule.by == by
     function = entry(["f32[2,b]"], top(129), known)
     assert CPU.lower(function).schedule.by == "sort"
     CPU.check(function, b=129, one=True)

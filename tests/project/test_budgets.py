@@ -26,7 +26,7 @@ LINES = {
     "compiler/frontends": 43360,
     "compiler/graph": 12175,
     "compiler/ir": 2445,
-    "compiler/kernels": 17870,
+    "compiler/kernels": 17895,
     "compiler/stream": 1655,
     "compiler/targets": 5185,
     "compiler/vm": 2746,
@@ -49,7 +49,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 132162
+IN_ALL = 132300
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

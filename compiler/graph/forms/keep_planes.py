@@ -18,6 +18,8 @@ from ingot.compiler.ir.dims import Dim, known_dims, product
 
 __all__ = ["keep_planes"]
 
+_CONVOLUTIONS = ("conv_packed", "depthwise")
+
 _VECTOR = 16  # elements, of the variant with the most
 _MOVE = 25
 """Products that take as long as to move an element by a transpose."""
@@ -48,45 +50,62 @@ class _Planes:
         """The transpose that brings what follows a convolution to channels first, without it."""
         if op.name != "transpose" or not _is_first(op):
             return None
-        roots: list[Op] = []
-        if not self._is_kept(op.operands[0], roots) or len(roots) != 1:
+        kept = self._kept(op.operands[0])
+        if kept is None:
             return None
-        return [self._planar(op.operands[0], builder)]
+        made: dict[Value, Value] = {}
+        for value in reversed(kept):
+            if value not in made:
+                made[value] = _planar(value, made, builder)
+        return [made[op.operands[0]]]
 
-    def _is_kept(self, x: Value, roots: list[Op]) -> bool:
-        """Whether a value is made channels first as easily; `roots`: convolutions that it needs."""
-        if _source(x) is not None or splat_of(x) is not None or defined_by(x, "broadcast"):
-            return True
-        op = x.owner
-        if not isinstance(op, Op) or op.regions or self.uses.get(x) != 1:
-            return False
-        if op.name in ("conv_packed", "depthwise"):
-            roots.append(op)
-            is_split = len(op.operands) > 2  # it is read in parts of f32
-            return not is_split and _pays(op)
-        return lookup(op.name).family == "elementwise" and all(
-            self._is_kept(operand, roots) for operand in op.operands
+    def _kept(self, x: Value) -> list[Value] | None:
+        """What a value needs back to its one convolution, each in front of its operands, if all is
+        made channels first as easily."""
+        kept: list[Value] = []
+        rest, convolutions = [x], 0
+        while rest:
+            kept.append(value := rest.pop())
+            if _is_leaf(value):
+                continue
+            op = value.owner
+            if not isinstance(op, Op) or op.regions or self.uses.get(value) != 1:
+                return None
+            if op.name in _CONVOLUTIONS:
+                is_split = len(op.operands) > 2  # it is read in parts of f32
+                if is_split or not _pays(op):
+                    return None
+                convolutions += 1
+            elif lookup(op.name).family == "elementwise":
+                rest += op.operands
+            else:
+                return None
+        return kept if convolutions == 1 else None
+
+
+def _is_leaf(x: Value) -> bool:
+    return _source(x) is not None or splat_of(x) is not None or bool(defined_by(x, "broadcast"))
+
+
+def _planar(x: Value, made: dict[Value, Value], builder: Builder) -> Value:
+    """The value channels first; `made`: what it needs so."""
+    if (source := _source(x)) is not None:
+        return source
+    op, rank = x.owner, tensor_type(x).rank
+    order = (0, rank - 1, *range(1, rank - 1))
+    if (broadcast := defined_by(x, "broadcast")) is not None:
+        dimensions = tuple(order.index(axis) for axis in Broadcast.of(broadcast).dimensions)
+        return builder.value(
+            "broadcast", broadcast.operands[0], shape=_first_shape(x), dimensions=dimensions
         )
-
-    def _planar(self, x: Value, builder: Builder) -> Value:
-        """The value channels first."""
-        if (source := _source(x)) is not None:
-            return source
-        op, rank = x.owner, tensor_type(x).rank
-        order = (0, rank - 1, *range(1, rank - 1))
-        if (broadcast := defined_by(x, "broadcast")) is not None:
-            dimensions = tuple(order.index(axis) for axis in Broadcast.of(broadcast).dimensions)
-            return builder.value(
-                "broadcast", broadcast.operands[0], shape=_first_shape(x), dimensions=dimensions
-            )
-        if not isinstance(op, Op) or op.name == "constant":
-            return builder.transpose(x, order)
-        if op.name in ("conv_packed", "depthwise"):
-            image = _source(op.operands[0])
-            if image is None:  # one feature
-                image = builder.reshape(op.operands[0], _first_shape(op.operands[0]))
-            return builder.append("conv_planar", (image, op.operands[1]), (), _moves(op)).result
-        return builder.like(op, *(self._planar(operand, builder) for operand in op.operands))
+    if not isinstance(op, Op) or op.name == "constant":
+        return builder.transpose(x, order)
+    if op.name in _CONVOLUTIONS:
+        image = _source(op.operands[0])
+        if image is None:  # one feature
+            image = builder.reshape(op.operands[0], _first_shape(op.operands[0]))
+        return builder.append("conv_planar", (image, op.operands[1]), (), _moves(op)).result
+    return builder.like(op, *(made[operand] for operand in op.operands))
 
 
 def _is_first(op: Op) -> bool:

@@ -112,6 +112,8 @@ def kept(shape: str, w: tuple[int, ...], steps: int = 1, behind: str = "max") ->
         y = b.op("add", y, b.op("broadcast", bias, shape=y.type.shape, dimensions=(1,)))
         if behind == "reduce":
             return b.op("reduce", y, axes=(2,), kind="add")
+        for _ in range(1500 if behind == "many" else 0):
+            y = b.op("neg", y)
         return b.op("max", y, b.full(0, "f32", y.type.shape))
 
     x = normal(0, *({"n": 2, "h": 3}.get(dim) or int(dim) for dim in shape.split(",")))
@@ -127,6 +129,7 @@ def test_convolutions_between_two_transposes_lie_channels_first() -> None:
     assert kept("1,3,12,64", (16, 3, 3, 3), 2) == planar
     assert kept("1,1,500", (16, 1, 5)) == planar
     assert kept("1,16,100", (32, 16, 3)) == planar
+    assert kept("1,16,100", (32, 16, 3), behind="many") == planar
 
 
 def test_convolutions_that_gain_nothing_are_left() -> None:

@@ -27,7 +27,6 @@ __all__ = [
     "softplus",
     "softsign",
     "swish",
-    "threshold",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Value])
@@ -60,7 +59,7 @@ def leaky_relu(c: Emitter, x: Value, slope: float = 0.01) -> Value:
 @rounded_once
 def elu(c: Emitter, x: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
     negative = _times(c, c.op("expm1", _times(c, x, input_scale)), alpha * scale)
-    return c.op("select", c.compare("gt", x, 0), _times(c, x, scale), negative)
+    return c.op("select", c.compare("lt", x, 0), negative, _times(c, x, scale))
 
 
 def selu(
@@ -73,7 +72,7 @@ def selu(
 
 
 def celu(c: Emitter, x: Value, alpha: float = 1) -> Value:
-    return elu(c, x, alpha, 1, 1 / alpha)
+    return elu(c, x, alpha, 1, 1 / alpha if alpha else math.inf)
 
 
 @rounded_once
@@ -119,8 +118,3 @@ def hard_sigmoid(c: Emitter, x: Value) -> Value:
 @rounded_once
 def hard_swish(c: Emitter, x: Value) -> Value:
     return c.op("mul", x, hard_sigmoid(c, x))
-
-
-def threshold(c: Emitter, x: Value, bound: float, value: float = 0) -> Value:
-    """x above the bound, elsewhere the value."""
-    return c.op("select", c.compare("gt", x, bound), x, value)

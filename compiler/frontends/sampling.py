@@ -337,18 +337,17 @@ def _grouped_product(node: Emitter, columns: Value, w: Value, groups: int) -> Va
 
 def affine_grid(node: Emitter, theta: Value, spatial: Sequence[Dim], aligned: bool) -> Value:
     """theta[b, n, n + 1] times the coordinates of an image: [b, spatial..., n]. They go from -1 to
-    1, which are the middles of the outermost pixels if `aligned`, else their edges."""
+    1, which are the middles of the outermost pixels if `aligned`, else their edges. The middle of a
+    single pixel is 0."""
     element, shape = type_of(theta).dtype, (dims.product(spatial), 1)
     columns = []
     for axis in reversed(range(len(spatial))):  # x first
         places = node.op("iota", dtype=_I64, shape=tuple(spatial), axis=axis)
         twice = node.op("add", *[node.convert(places, element)] * 2)
         size = filled(node, spatial[axis], twice)
-        if aligned:
-            value = node.op("div", twice, node.op("max", node.op("sub", size, 1), 1))
-        else:
-            value = node.op("div", node.op("add", twice, 1), size)
-        columns.append(node.reshape(node.op("sub", value, 1), shape))
+        last = node.op("sub", size, 1)
+        half = node.op("max", last, 1) if aligned else size
+        columns.append(node.reshape(node.op("div", node.op("sub", twice, last), half), shape))
     points = node.op("concatenate", *columns, node.full(1, element, shape), axis=1)
     product = node.op("dot_general", theta, points, lhs_contract=(2,), rhs_contract=(1,))
     moved = node.transpose(product, (0, 2, 1))

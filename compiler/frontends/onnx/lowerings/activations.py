@@ -17,7 +17,6 @@ from ingot.compiler.frontends.activations import (
     softplus,
     softsign,
     swish,
-    threshold,
 )
 from ingot.compiler.frontends.emitter import Emitter
 from ingot.compiler.frontends.onnx.lowerings.elementwise import narrow, widen
@@ -40,7 +39,11 @@ def _register(name: str, function: Callable[..., Value], **attributes: float) ->
 
 _register("Relu", lambda node, x: node.op("max", x, 0))
 _register("LeakyRelu", leaky_relu, alpha=0.01)
-_register("ThresholdedRelu", threshold, alpha=1.0)
+_register(
+    "ThresholdedRelu",
+    lambda node, x, alpha: node.op("select", node.compare("gt", x, alpha), x, 0),
+    alpha=1.0,
+)
 _register("Elu", elu, alpha=1.0)
 _register("Celu", celu, alpha=1.0)
 _register("Selu", selu, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875)

@@ -19,7 +19,6 @@ from ingot.compiler.frontends.activations import (
     softplus,
     softsign,
     swish,
-    threshold,
 )
 from ingot.compiler.frontends.emitter import UnsupportedNode, shape_of, type_of
 from ingot.compiler.frontends.torch.lowering import LOWERINGS, TRAINING, Context, Scalar, lowering
@@ -48,7 +47,6 @@ def _activation(name: str) -> Callable[[Callable[..., Value]], Callable[..., Val
 _SHARED: dict[str, Callable[..., Value]] = {
     "celu": celu, "elu": elu, "gelu": gelu, "hardsigmoid": hard_sigmoid, "hardswish": hard_swish,
     "leaky_relu": leaky_relu, "mish": mish, "selu": selu, "silu": swish, "softsign": softsign,
-    "threshold": threshold,
 }  # fmt: skip
 for _name, _function in _SHARED.items():
     _converted(_name, _function)
@@ -107,7 +105,13 @@ def soft_shrink(c: Context, x: Value, bound: float = 0.5) -> Value:
 
 @_activation("hardshrink")
 def hard_shrink(c: Context, x: Value, bound: float = 0.5) -> Value:
-    return c.op("select", c.compare("gt", c.op("abs", x), bound), x, 0)
+    return c.op("select", c.compare("le", c.op("abs", x), bound), 0, x)
+
+
+@_activation("threshold")
+def threshold(c: Context, x: Value, bound: float, value: float) -> Value:
+    """The value where x is not above the bound; NaN stays."""
+    return c.op("select", c.compare("le", x, bound), value, x)
 
 
 @lowering("aten.prelu.default", "aten._prelu_kernel.default")

@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from tests.support.devices import load_best
 from tests.support.onnx_cases import Case, Pair, in_reference
 from tests.support.onnx_models import build_model, make_value
 
@@ -49,6 +50,12 @@ def test_float_unary_ops_and_activations() -> None:
         pair.check(x=(4 * generator.standard_normal(shape)).astype(np.float32))
     no_sign_of_nan = np.where(np.isnan(SPECIAL), 0, SPECIAL)
     pair.check(x=no_sign_of_nan[:, [0, 1, 2, 3, 7]])
+
+
+def test_celu_with_an_alpha_of_0_is_relu() -> None:
+    x = np.array([-np.inf, -2, -0.5, 0, 1, np.inf], np.float32)
+    model = build_model([Node("Celu", ["x"], ["y"], alpha=0.0)], [make_value("x", [6])], ["y"])
+    np.testing.assert_array_equal(load_best(model).main(x), np.maximum(x, 0))
 
 
 def test_functions_of_positive_numbers_and_of_small_ones() -> None:

@@ -113,6 +113,15 @@ COUNTING: dict[str, tuple[Any, ...]] = {
         ],
         LINES,
     ),
+    "limits_and_nan": (
+        lambda x: (F.threshold(x, 0.5, 9.0), F.hardshrink(x), F.elu(x), F.celu(x, 0.7)),
+        torch.tensor([torch.nan, torch.inf, -torch.inf, 0.5, -0.5, 0.0, 3.0]),
+    ),
+    "grid_of_single_pixels": (
+        lambda t: [torch.affine_grid_generator(t, [2, 1, 1, n], aligned)
+                   for n in (1, 4) for aligned in (False, True)],
+        drawn(2, 2, 3),
+    ),
     "narrow_copy": (lambda x: torch.narrow_copy(x, 1, 1, 2), LINES),
     "searched": (
         lambda lines, x: (

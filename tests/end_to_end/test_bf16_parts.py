@@ -100,6 +100,8 @@ def test_convolutions_are_of_parts_unless_winograds_way_is_faster() -> None:
         module = ingot.compile(source, precision=precision, variants=["x86-64-v4-amx", "x86-64-v3"])
         assert getattr(module.report, f"in_{precision}") == layers
     assert not ingot.compile(source, precision="bf16x3", variants=["x86-64-v3"]).report.in_bf16x3
+    module = ingot.compile(convolutions(300), precision="bf16x3", variants=["x86-64-v4-amx"])
+    assert module.report.in_bf16x3 == ("Conv_1",)  # lines of 300 pixels are made in pieces
     for model in load_everywhere(source, precision="bf16x3", **OPTIONS).values():
         assert error_of(np.asarray(model(x)), wanted) <= 1e-5
 

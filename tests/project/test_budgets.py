@@ -24,7 +24,7 @@ LINES = {
     "compiler/bundling": 720,
     "compiler/dispatch": 2370,
     "compiler/frontends": 43360,
-    "compiler/graph": 12186,
+    "compiler/graph": 12201,
     "compiler/ir": 2445,
     "compiler/kernels": 17895,
     "compiler/stream": 1655,

@@ -25,12 +25,23 @@ from ingot.compiler.graph.forms.round_rows import has_tiles, precision_of
 from ingot.compiler.graph.ops import Convolution, DotGeneral, parse_layout
 from ingot.compiler.graph.rewriter import rewrite, tensor_ops, weights_of
 from ingot.compiler.ir import Module, Op, Value
-from ingot.compiler.ir.dims import Dim, product
+from ingot.compiler.ir.dims import Dim, known_dim, known_dims, product
 
-__all__ = ["split_factors"]
+__all__ = ["LEAST_CHANNELS", "MOST_PIXELS", "MOST_UNROLLED", "split_factors"]
 
 _LEAST_PRODUCTS, _LEAST_TERMS = 1 << 18, 16
 """Products in all, and of a sum, from which on splitting what is multiplied pays."""
+
+MOST_PIXELS = 256
+"""Whose sums lie in scratch, some 64 KB, where kernels of f32 go tap by tap
+(`kernels/lanes/taps.py`)."""
+
+LEAST_CHANNELS = 32
+"""For which a tap's sums are read and written. With AVX-512 a 3 x 3 with strides of 2 takes as long
+as with rows in scratch with 32 channels, .77 of that with 64, .72 with 512."""
+
+MOST_UNROLLED = 8
+"""Places of a window along the last axis, each of which has code of its own."""
 
 
 def split_factors(module: Module) -> Module:
@@ -94,7 +105,23 @@ def _is_large(op: Op) -> bool:
 def _pays(op: Op, module: Module, parts: int) -> bool:
     """Whether a convolution takes less time as products of parts. All variants of a module have it
     the same way: of windows only where one has tiles, and not six products of bf16 for one where
-    Winograd's way leaves a third of those of f32."""
+    Winograd's way leaves a third of those of f32. Long lines stay f32: kernels that go tap by tap
+    make them in pieces, and all variants share a grid."""
     if is_pointwise(op):
         return True
+    if _has_long_lines(op):
+        return False
     return has_tiles(module) and (parts == PARTS["bf16x3"] or choose_form(op) is None)
+
+
+def _has_long_lines(op: Op) -> bool:
+    """Whether kernels of f32 go tap by tap, and make a line in several pieces."""
+    x, w, result = map(tensor_type, (*op.operands, op.result))
+    padding = Convolution.of(op).padding
+    dims = (*x.shape[1:], *result.shape[1:], *(pad for pair in padding for pad in pair))
+    if not all(isinstance(dim, int) for dim in dims):
+        return False
+    *_, taps, channels, _ = known_dims(w.shape)
+    is_copied = x.rank != 4 or any(pad != 0 for pair in padding for pad in pair)
+    is_long = known_dim(result.shape[-2]) > MOST_PIXELS
+    return is_long and is_copied and channels >= LEAST_CHANNELS and taps <= MOST_UNROLLED

@@ -82,8 +82,8 @@ def lower_convolution(function: Function, target: TargetInfo) -> Kernel:
         return lower_contraction(function, target)
     convolution = Convolution(function, root, target)
     staged = _staged_schedule(convolution, target)
-    run = product(convolution.result.shape[1 if staged else 0 : -1])
     taps = choose_taps(convolution, target) if staged is None or staged.staged else None
+    run = product(convolution.result.shape[1 if staged or taps else 0 : -1])
     if taps is None or not taps.is_long:
         made = in_parts(function, root, target, run, by_rows=staged is not None)
         if made is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ingot.compiler.graph.forms.split_factors import LEAST_CHANNELS, MOST_PIXELS, MOST_UNROLLED
 from ingot.compiler.ir import Value
 from ingot.compiler.ir.dataclass import dataclass
 from ingot.compiler.ir.dims import known_dim, known_dims, row_major_strides
@@ -31,16 +32,6 @@ from ingot.compiler.kernels.register_tile import (
 from ingot.compiler.kernels.schedule import SHARED_WEIGHT, shared_blocks
 
 __all__ = ["TapsSchedule", "choose_taps", "lower_taps"]
-
-MOST_PIXELS = 256
-"""Whose sums lie in scratch, some 64 KB."""
-
-LEAST_CHANNELS = 32
-"""For which a tap's sums are read and written. With AVX-512 a 3 x 3 with strides of 2 takes as long
-as with rows in scratch with 32 channels, .77 of that with 64, .72 with 512."""
-
-MOST_UNROLLED = 8
-"""Places of a window along the last axis, each of which has code of its own."""
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ IMAGES = [  # image, window, strides, dilation, padding, features, parts, form
     ((2, 9, 12, 20), (3, 2), (2, 1), (1, 3), ((2, 1), (0, 3)), 20, 3, "gathered"),
     ((1, 14, 14, 32), (1, 1), (2, 2), (1, 1), ((0, 0), (0, 0)), 33, 2, "gathered"),
     ((2, 40, 18), (3,), (1,), (1,), ((1, 1),), 20, 2, "gathered"),
-    ((1, 4, 5, 6, 16), (2, 3, 3), (1, 2, 1), (1,) * 3, ((1, 0), (1, 1), (1, 1)), 20, 2, "gathered"),
+    ((2, 4, 5, 6, 32), (2, 3, 3), (1, 2, 1), (1,) * 3, ((1, 0), (1, 1), (1, 1)), 20, 2, "gathered"),
     ((1, 30, 300, 16), (3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)), 20, 2, "gathered"),
 ]  # fmt: skip
 
@@ -167,6 +167,7 @@ def test_convolutions_are_those_of_parts(place: int) -> None:
     function, panels, wanted = convolution(place, w)
     kernel = lower_entry(function, TILES)
     assert kernel.schedule.form == form
+    assert kernel.workload == lower_entry(function, replace(TILES, tiles=False)).workload
     assert kernel.scratch_length <= contraction_parts.MOST_BEFORE_SUMS
     bound = BOUNDS[parts] * (wanted(np.abs(x), np.abs(w)) + np.abs(added))
     check(kernel, [x, *panels, added], wanted(x, w) + added, bound)

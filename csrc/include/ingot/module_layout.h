@@ -7,8 +7,9 @@
  *
  * A reader refuses a newer major version, and skips section kinds that it does not know. A
  * file has the least version that can say what it holds: 3.0 if its tables are compressed or
- * a variant continues another, 2.3 if code or graph text of kernels is, 2.2 if it has references, 2.1 if it calls native functions, 2.0 if an argument or
- * result is a sequence or an optional, else 1.1.
+ * a variant continues another, 2.3 if code or graph text of kernels is compressed, 2.2 if it has
+ * references, 2.1 if it calls native functions, 2.0 if an argument or result is a sequence or an
+ * optional, else 1.1.
  * Every reserved field is zero. Strings are offsets into the string section: UTF-8,
  * NUL-terminated; offset 0 is the empty string; the section's last byte is NUL.
  */

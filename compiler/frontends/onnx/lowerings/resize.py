@@ -173,7 +173,8 @@ def _resize(
 
 
 def _in_formulas(node: Node, number: Number) -> Any:
-    return Line(node, _as_f64(node, number)) if isinstance(number, Value) else number
+    """Numbers that are divided as NumPy has it, by 0, too."""
+    return Line(node, _as_f64(node, number)) if isinstance(number, Value) else np.float64(number)
 
 
 def _coordinates(node: Node, one: _Axis, mode: str) -> Any:

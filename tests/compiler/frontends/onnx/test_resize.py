@@ -19,15 +19,20 @@ from tests.support.devices import load_best
 Shape = tuple[int | str, ...]
 
 
-def model(shape: Shape, scales: list[float], **attributes: Any) -> onnx.ModelProto:
-    given = helper.make_tensor("scales", TensorProto.FLOAT, [len(scales)], scales)
-    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], name="resize", **attributes)
+def model(
+    shape: Shape, scales: list[float], box: list[float] | None = None, **attributes: Any
+) -> onnx.ModelProto:
+    names = ["x", "box" if box else "", "scales"]
+    node = helper.make_node("Resize", names, ["y"], name="resize", **attributes)
+    given = [helper.make_tensor("scales", TensorProto.FLOAT, [len(scales)], scales)]
+    if box:
+        given.append(helper.make_tensor("box", TensorProto.FLOAT, [len(box)], box))
     graph = helper.make_graph(
         [node],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(shape))],
-        [given],
+        given,
     )
     opset = [helper.make_opsetid("", 20)]
     return helper.make_model(graph, opset_imports=opset, ir_version=10)
@@ -57,6 +62,15 @@ def test_one_element_is_the_first_where_pytorch_is_followed(mode: str, height: i
     x = np.random.default_rng(0).standard_normal((1, 2, 5, 4)).astype(np.float32)
     options = {"mode": mode, "coordinate_transformation_mode": "pytorch_half_pixel"}
     check(model((1, 2, height, 4), [1, 1, 0.2, 2], **options), x)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("scales", [[1, 1, 2, 3], [1, 1, 0.6, 1.7]])
+def test_known_boxes_are_cut_out(mode: str, scales: list[float]) -> None:
+    x = np.random.default_rng(0).standard_normal((1, 2, 5, 10)).astype(np.float32)
+    box = [0, 0, 0.1, 0.2, 1, 1, 0.8, 0.9]
+    kind = "tf_crop_and_resize"
+    check(model(x.shape, scales, box, mode=mode, coordinate_transformation_mode=kind), x)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])

@@ -2,13 +2,16 @@
 
 The snippets of a page run in their order in one folder, which has what their reader has: a model,
 an input, a checkout. Those of Python share their names. `<!-- not run: why -->` stands above one
-that cannot run here. The outputs that pages show stand in fences without a language.
+that cannot run here. The outputs that pages show stand in fences without a language. Commands of
+the README have a process each, as their reader's have; on other pages they are called: a process of
+each would take most of a second for imports.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +25,7 @@ import onnx.parser
 import pytest
 
 import ingot
+from ingot.command import main
 from ingot.compiler.frontends import own_ops
 from tests.support.devices import best_variant, opencl_uri
 from tests.support.language import write_model
@@ -37,6 +41,8 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 COMMAND = re.compile(r"(ingot|make|cc|gcc|pip|python|cmake|import|from|\./\w+|#include)\b")
+COMMANDS = re.compile(r"(ingot [^|&;<>$`\\\n]+\n)+")
+"""Lines of `ingot` in which a shell does no more than take quotes and comments away."""
 OPENCL = ("opencl.md", "wrong-results.md", "onnx.md")
 
 MODEL = """
@@ -171,6 +177,9 @@ def test_python_and_shell_run(page: Path, folder: Path, capfd: pytest.CaptureFix
         if snippet.language == "python":
             exec(compile(snippet.text, page.name, "exec"), names)
             _check_comments(snippet.text, capfd.readouterr().out)
+        elif page.name != "README.md" and COMMANDS.fullmatch(snippet.text):
+            for line in snippet.text.splitlines():
+                assert main(shlex.split(line, comments=True)[1:]) == 0, capfd.readouterr()
         else:
             done = subprocess.run(
                 ["sh", "-euc", snippet.text],

@@ -59,12 +59,11 @@ FEWEST_ROWS, FEWEST_WORDS = 3, 4
 18 cycles, vpdpbusd half a cycle for each row and word."""
 
 
-FEWEST_SUMMED, FEWEST_BESIDE = 6, 20
-"""Words of bytes that a sum has, and that it has in front of a long epilogue or behind windows that
-are gathered, from which tiles take less time. Of 256 sums they save 7 cycles for each word, and a
-long epilogue, which reads scratch, takes 170 more: kernels of MobileNetV3 with such and 10 to 12
-words take .86 of the time in registers, those with 24 1.07; the others are faster in tiles from 6
-words on."""
+FEWEST_SUMMED, FEWEST_BESIDE = 6, 13
+"""Words of bytes that a sum has, and that it has in front of a long epilogue, which reads sums of
+tiles from scratch, or behind windows that are gathered, from which tiles take less time: kernels of
+MobileNetV3 with such and 10 to 12 words take .86 of the time in registers; of ResNet-50, 64 to 256
+features with 16 words 1.6, of MobileNetV3 with 24 1.07; others are faster in tiles from 6 words on."""
 
 
 def _has_tiles(target: TargetInfo, parts: Parts) -> bool:

@@ -126,11 +126,11 @@ def test_rows_may_be_known_only_at_the_call(depth: int, columns: int) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "depth", "more"),
-    [(2, 64, 0), (40, 68, 0), (40, 12, 0), (40, 20, 0), (5, 28, 0), (40, 72, 2)],
+    [(2, 64, 0), (40, 68, 0), (40, 12, 0), (40, 20, 0), (5, 28, 0), (40, 48, 2)],
 )
 def test_what_tiles_would_take_longer_for_stays_in_words(rows: int, depth: int, more: int) -> None:
     assert not uses_tiles(lower_entry(product(rows, depth, 32, more=more), TILES))
-    assert uses_tiles(lower_entry(product(40, 96, 32, more=more), TILES))
+    assert uses_tiles(lower_entry(product(40, 64, 32, more=more), TILES))
 
 
 def test_kernels_with_tiles_are_written_and_read_as_text() -> None:

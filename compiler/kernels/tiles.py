@@ -63,7 +63,7 @@ FEWEST_SUMMED, FEWEST_BESIDE = 6, 13
 """Words of bytes that a sum has, and that it has in front of a long epilogue, which reads sums of
 tiles from scratch, or behind windows that are gathered, from which tiles take less time: kernels of
 MobileNetV3 with such and 10 to 12 words take .86 of the time in registers; of ResNet-50, 64 to 256
-features with 16 words 1.6, of MobileNetV3 with 24 1.07; others are faster in tiles from 6 words on."""
+features with 16 words 1.6, of MobileNetV3 with 24 1.07; others are faster in tiles from 6 on."""
 
 
 def _has_tiles(target: TargetInfo, parts: Parts) -> bool:

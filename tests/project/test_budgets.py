@@ -23,7 +23,7 @@ LINES = {
     "compiler": 2598,
     "compiler/bundling": 720,
     "compiler/dispatch": 2370,
-    "compiler/frontends": 43360,
+    "compiler/frontends": 43300,
     "compiler/graph": 12201,
     "compiler/ir": 2445,
     "compiler/kernels": 17895,
@@ -49,7 +49,7 @@ LINES = {
     "web": 950,
     "samples": 2030,
 }
-IN_ALL = 132300
+IN_ALL = 132130
 LONGEST_FILE = 600
 API = "csrc/include/ingot/ingot.h"  # one header with all that applications call, and its manual
 LONGEST_API = 821

@@ -161,7 +161,7 @@ def test_the_text_the_file_and_its_description_say_the_kinds(tmp_path: Any) -> N
     text = describe_module(str(path), code=True, verify=True)
     assert SIGNATURE in text
     assert "list.argument 2, 2" in text
-    assert int.from_bytes(path.read_bytes()[8:12], "little") == 2  # older runtimes refuse it
+    assert int.from_bytes(path.read_bytes()[8:12], "little") >= 2  # older runtimes refuse it
 
 
 def test_damaged_modules_with_sequences_do_not_crash() -> None:
